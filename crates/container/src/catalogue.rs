@@ -1,8 +1,9 @@
 //! The catalogue: the indexes of a container as far as they were read, so that a refresh reads only what
 //! was appended since.
 //!
-//! Several indexes may tell of one writer while a compaction is under way: they tell the same, and a
-//! complete merged index counts first. A merged index that is not complete does not count at all.
+//! Several indexes may tell of one writer while a compaction is under way: they tell the same, of the same part or
+//! of a copy in another one ([`Snapshot::add`]). A merged index appears whole, so one that is not complete is
+//! damaged.
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::fs::File;
@@ -11,10 +12,9 @@ use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::time::SystemTime;
 
-use hayase_layout::WriterId;
 use rustix::fs::OFlags;
 
-use crate::directory::Directory;
+use crate::directory::{Directory, is_gone};
 use crate::format::{HEADER_BYTES, HeaderFault, Tail, VERSION, check_header, parse_blocks};
 use crate::limits::{INDEX_BYTES_MAX, LIST_TRIES_MAX};
 use crate::names::{self, Kind, MARK};
@@ -25,8 +25,6 @@ use crate::{Container, ContainerError, ContainerId, Snapshot};
 #[derive(Debug, Default)]
 pub(crate) struct Catalogue {
     indexes: BTreeMap<String, Loaded>,
-    /// The parts that were there.
-    parts: HashSet<WriterId>,
     /// Something was read that no refresh has told of: also when that one failed half way.
     has_news: bool,
 }
@@ -62,9 +60,10 @@ impl Catalogue {
                 names = directory.names()?;
                 continue;
             }
-            // A listing that was made while indexes were merged may have neither the old names nor the
-            // new one. Then a part is without index; as it is while its writer has published nothing.
-            if !self.has_uncovered_part(&names) {
+            // A listing that was made while indexes were merged may have neither the old names nor the new one. In
+            // an area, where parts are not joined, a part is without index then; as it is while its writer has
+            // published nothing.
+            if container.is_in_area() && !self.has_uncovered_part(&names) {
                 return Ok(());
             }
             let again = directory.names()?;
@@ -77,32 +76,21 @@ impl Catalogue {
         Err(ContainerError::Limit { path: directory.path().to_owned(), what })
     }
 
-    /// Reads these indexes, and no others; `false` when one is gone.
+    /// Reads these indexes too, and no others; `false` when one is gone.
     pub(crate) fn load_some(
         &mut self,
         container: &Container,
-        names: Vec<String>,
+        names: impl IntoIterator<Item = String>,
     ) -> Result<bool, ContainerError> {
         for name in names {
-            let mut loaded = Loaded::default();
-            loaded.is_merged = matches!(names::kind(&name), Kind::Merged(_));
+            let mut loaded = Loaded::new(&name);
             let read = loaded.read_on(container.directory(), container.id(), &name)?;
             if matches!(read, Err(Vanished)) {
                 return Ok(false);
             }
             self.indexes.insert(name, loaded);
         }
-        let names = container.directory().names()?;
-        self.parts = parts(names.iter().map(String::as_str));
         Ok(true)
-    }
-
-    /// What the indexes say that were read; of others nothing is known.
-    pub(crate) fn snapshot_of_some(&self, container: &Path) -> Snapshot {
-        let mut snapshot = Snapshot::default();
-        self.add_to(&mut snapshot, container);
-        snapshot.settle();
-        snapshot
     }
 
     fn load(
@@ -114,13 +102,11 @@ impl Catalogue {
         if names.binary_search_by(|name| name.as_str().cmp(MARK)).is_err() {
             return Err(ContainerError::NotFound { path: directory.path().to_owned() });
         }
-        self.parts = parts(names.iter().map(String::as_str));
         let count = self.indexes.len();
         self.indexes.retain(|name, _| names.binary_search(name).is_ok());
         self.has_news |= self.indexes.len() != count;
         for name in indexes(names) {
-            let mut loaded = self.indexes.remove(name).unwrap_or_default();
-            loaded.is_merged = matches!(names::kind(name), Kind::Merged(_));
+            let mut loaded = self.indexes.remove(name).unwrap_or_else(|| Loaded::new(name));
             // Where that fails, the index is read anew the next time.
             match loaded.read_on(directory, id, name)? {
                 Ok(has_news) => self.has_news |= has_news,
@@ -137,10 +123,8 @@ impl Catalogue {
         names: impl Iterator<Item = &'a str>,
     ) -> Vec<(&'a str, u64)> {
         let is_index = |name: &&str| matches!(names::kind(name), Kind::Index(_) | Kind::Merged(_));
-        let names: BTreeSet<_> = names.collect();
-        self.parts = parts(names.iter().copied());
-        let names: Vec<_> = names.into_iter().filter(is_index).collect();
-        self.indexes.retain(|name, _| names.binary_search(&name.as_str()).is_ok());
+        let names: BTreeSet<_> = names.filter(is_index).collect();
+        self.indexes.retain(|name, _| names.contains(name.as_str()));
         let read = |name| self.indexes.get(name).map_or(0, |loaded| loaded.read);
         names.into_iter().map(|name| (name, read(name))).collect()
     }
@@ -153,8 +137,7 @@ impl Catalogue {
         name: &str,
         bytes: &[u8],
     ) -> Result<(), ContainerError> {
-        let loaded = self.indexes.entry(name.to_owned()).or_default();
-        loaded.is_merged = matches!(names::kind(name), Kind::Merged(_));
+        let loaded = self.indexes.entry(name.to_owned()).or_insert_with(|| Loaded::new(name));
         loaded.take(&container.join(name), id, bytes).map(drop)
     }
 
@@ -170,11 +153,11 @@ impl Catalogue {
         })
     }
 
-    /// The indexes that count, merged ones first.
+    /// All indexes, merged ones first.
     fn counting(&self) -> impl Iterator<Item = (&String, &Loaded)> {
         let merged = self.indexes.iter().filter(|(_, loaded)| loaded.is_merged);
         let single = self.indexes.iter().filter(|(_, loaded)| !loaded.is_merged);
-        merged.filter(|(_, loaded)| loaded.contents.is_complete).chain(single)
+        merged.chain(single)
     }
 
     /// When an index was written last.
@@ -182,18 +165,9 @@ impl Catalogue {
         self.indexes.values().filter_map(|loaded| loaded.modified).max()
     }
 
-    /// Names of the indexes that count.
+    /// Names of the indexes.
     pub(crate) fn names(&self) -> impl Iterator<Item = &str> {
         self.counting().map(|(name, _)| name.as_str())
-    }
-
-    /// Merged indexes that do not count: a compaction is under way, or was killed.
-    pub(crate) fn incomplete(&self) -> impl Iterator<Item = &str> {
-        let is_incomplete = |loaded: &Loaded| loaded.is_merged && !loaded.contents.is_complete;
-        self.indexes
-            .iter()
-            .filter(move |(_, loaded)| is_incomplete(loaded))
-            .map(|(name, _)| name.as_str())
     }
 
     /// Of one index, by name.
@@ -201,7 +175,7 @@ impl Catalogue {
         &self.indexes[name].contents
     }
 
-    /// All that was read.
+    /// All that was read; of indexes that were not, nothing is known.
     pub(crate) fn snapshot(&self, container: &Container) -> Result<Snapshot, ContainerError> {
         self.snapshot_of(container.path())
     }
@@ -209,69 +183,20 @@ impl Catalogue {
     /// The same of the container that people know by this path.
     pub(crate) fn snapshot_of(&self, container: &Path) -> Result<Snapshot, ContainerError> {
         let mut snapshot = Snapshot::default();
-        self.add_to(&mut snapshot, container);
-        self.require_merged_were_covered(container, &snapshot)?;
+        for (name, loaded) in self.counting() {
+            let path = || container.join(name);
+            if !loaded.is_whole() {
+                let what = INCOMPLETE.to_owned();
+                return Err(ContainerError::Corrupt { path: path(), at: loaded.read, what });
+            }
+            snapshot.add(&loaded.contents);
+            if loaded.torn > 0 {
+                snapshot.add_torn(Torn { path: path(), at: loaded.read, bytes: loaded.torn });
+            }
+        }
         snapshot.settle();
         Ok(snapshot)
     }
-
-    fn add_to(&self, snapshot: &mut Snapshot, container: &Path) {
-        for (_, loaded) in self.counting() {
-            // Of two compactions at once the later may have joined parts that the earlier names.
-            snapshot.add_logs(&loaded.contents, |part| self.parts.contains(part));
-        }
-        for (name, loaded) in self.counting() {
-            snapshot.add(&loaded.contents);
-            if loaded.torn > 0 {
-                let path = container.join(name);
-                snapshot.add_torn(Torn { path, at: loaded.read, bytes: loaded.torn });
-            }
-        }
-    }
-
-    /// While a compaction is under way, the indexes that it merges are still there. Where they are not, it
-    /// had ended, and the end of its index is damaged.
-    fn require_merged_were_covered(
-        &self,
-        container: &Path,
-        snapshot: &Snapshot,
-    ) -> Result<(), ContainerError> {
-        let is_counting = self.counting().next().is_some();
-        for name in self.incomplete() {
-            let loaded = &self.indexes[name];
-            let mut ids = loaded.contents.logs.iter().map(|published| published.log.writer.id);
-            if ids.any(|id| !snapshot.logs().contains_key(&id))
-                || has_no_source(name, self.indexes.keys(), is_counting)
-            {
-                let what = "the end of this merged index is damaged or missing".to_owned();
-                let path = container.join(name);
-                return Err(ContainerError::Corrupt { path, at: loaded.read, what });
-            }
-        }
-        Ok(())
-    }
-}
-
-/// Whether nothing is there any more that went into the merged index `name`, which is not complete and may tell of no
-/// writer: no index among `names` counts, or there was a merged one before it, and none is there. (One behind it may have
-/// taken its place: a killed compaction leaves an incomplete index, and the next compaction writes another one.)
-pub(crate) fn has_no_source<'a>(
-    name: &str,
-    mut names: impl Iterator<Item = &'a String>,
-    is_counting: bool,
-) -> bool {
-    let Kind::Merged(number) = names::kind(name) else { return false };
-    let is_another = |other: &String| matches!(names::kind(other), Kind::Merged(n) if n != number);
-    !is_counting || (number > 1 && !names.any(is_another))
-}
-
-/// The parts among these names.
-fn parts<'a>(names: impl Iterator<Item = &'a str>) -> HashSet<WriterId> {
-    let part = |name| match names::kind(name) {
-        Kind::Part(id) => Some(id),
-        _ => None,
-    };
-    names.filter_map(part).collect()
 }
 
 /// The names of indexes among these.
@@ -279,7 +204,21 @@ pub(crate) fn indexes(names: &[String]) -> impl Iterator<Item = &String> {
     names.iter().filter(|name| matches!(names::kind(name), Kind::Index(_) | Kind::Merged(_)))
 }
 
+/// What is said of a merged index that does not end as one.
+pub(crate) const INCOMPLETE: &str = "the end of this merged index is damaged or missing";
+
 impl Loaded {
+    /// Of which nothing was read yet.
+    pub(crate) fn new(name: &str) -> Self {
+        let is_merged = matches!(names::kind(name), Kind::Merged(_));
+        Self { is_merged, ..Self::default() }
+    }
+
+    /// A merged index appears whole; others grow.
+    pub(crate) fn is_whole(&self) -> bool {
+        !self.is_merged || (self.contents.is_complete && self.torn == 0)
+    }
+
     pub(crate) fn contents(&self) -> &Contents {
         &self.contents
     }
@@ -310,10 +249,13 @@ impl Loaded {
         };
         // Opened before its length is asked for: an open is what makes NFS look.
         let file = match directory.open_file(name, OFlags::RDONLY) {
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Err(Vanished)),
+            Err(error) if is_gone(&error) => return Ok(Err(Vanished)),
             file => file.map_err(failed)?,
         };
-        let metadata = file.metadata().map_err(failed)?;
+        let metadata = match file.metadata() {
+            Err(error) if is_gone(&error) => return Ok(Err(Vanished)),
+            metadata => metadata.map_err(failed)?,
+        };
         self.modified = metadata.modified().ok();
         let len = match metadata.len() {
             len if len < self.read => return Err(damaged(len, "it has become shorter")),
@@ -327,7 +269,10 @@ impl Loaded {
             self.torn = 0;
             return Ok(Ok(false));
         }
-        let bytes = read_from(&file, self.read, len).map_err(failed)?;
+        let bytes = match read_from(&file, self.read, len) {
+            Err(error) if is_gone(&error) => return Ok(Err(Vanished)),
+            bytes => bytes.map_err(failed)?,
+        };
         self.take(&path, id, &bytes).map(Ok)
     }
 

@@ -1,32 +1,30 @@
 //! Compaction: many indexes become one, their records as few as say the same, many small parts become one, dead
 //! parts go.
 //!
-//! Here: what `hayase container compact` does. Rooms: `join` (small parts), `at_close` (by the last process to close
-//! one). Not here: folding (`hayase_layout`),
-//! flattening (`flatten.rs`; [`crate::export`] makes a flat file of all parts).
+//! Here: what is merged and what is removed. Rooms: `merged` (writing a merged index), `join` (small parts),
+//! `at_close` (by the last process to close one). Not here: folding (`hayase_layout`), flattening (`flatten.rs`;
+//! [`crate::export`] makes a flat file of all parts).
 //!
-//! The merged index is written under its final name and counts from its last block on; only then are the
-//! indexes removed that went into it, and then the parts that only they named. So a kill at any point, or two
-//! compactions at once, leave each record in at least one index that counts, and its bytes in a part that such an
-//! index names. Where two such indexes name different parts for one writer, the part that is there counts.
+//! The merged index appears whole, under a name that nobody has; only then are the indexes removed that went into it,
+//! and then the parts that no index names any more. A part into which others were joined has a larger name than they,
+//! and of two parts for one writer the larger counts. So whatever is killed, and however many compactions there are at
+//! once, some index names the largest part that a writer's bytes were ever published in, and that part is there: an
+//! index that names it goes behind one that names it or a larger one, and it goes behind one that names a larger one.
 
 use std::collections::{BTreeSet, HashSet};
-use std::fs::File;
-use std::io::{self, Write};
 
 use hayase_layout::{ByteCount, Selection, StreamMap, WriterId};
-use rustix::fs::OFlags;
 
 use crate::catalogue::Catalogue;
-use crate::format::block::split_entries;
-use crate::format::{Entry, draw_block, draw_header};
-use crate::limits::NAME_TRIES_MAX;
 use crate::names::{self, Kind};
 use crate::snapshot::{Contents, PublishedLog};
 use crate::{Container, ContainerError, Snapshot};
 
 mod at_close;
 mod join;
+mod merged;
+#[cfg(test)]
+mod tests;
 
 pub use join::Joining;
 
@@ -65,7 +63,7 @@ impl Container {
     /// Merges the indexes of writers that are finished, and joins their small parts where there are many.
     ///
     /// Durable when it returns. Readers that have the container open find the bytes where they are then, unless
-    /// they read the file as it was before it was cut.
+    /// they read the file as it was before it was cut. In an area of a job parts stay as they are.
     pub fn compact(&self, finished: Finished) -> Result<Compacted, ContainerError> {
         self.compact_joining(finished, Joining::default())
     }
@@ -96,158 +94,76 @@ impl Container {
         if finished == Finished::All {
             merged.logs_mut().for_each(close);
         }
-        let is_outside = |id: &WriterId| !merged.logs().contains_key(id);
-        let outside = snapshot.logs().iter().filter(|(id, _)| is_outside(id));
-        let outside: HashSet<WriterId> = outside.map(|(_, published)| published.log.part).collect();
-
         let mut told = Compacted {
             writers: merged.logs().len(),
             open_writers: snapshot.logs().len() - merged.logs().len(),
             records_before: merged.record_count(),
             ..Compacted::default()
         };
+        let mut parts = Named::new(catalogue, &chosen, snapshot, &merged, finished);
         let dead = dead_writers(&merged, snapshot);
         merged.retain(|published| !dead.contains(&published.log.writer.id));
         merged.logs_mut().for_each(|published| published.log = published.log.folded());
         told.records_after = merged.record_count();
         told.writers -= dead.len();
-        let small = joining.choose(&merged, &outside);
+        let names = self.directory().names()?;
+        let small = match self.is_in_area() {
+            // Their home tells readers of all nodes where bytes are, and would have to hear of it in between.
+            true => BTreeSet::new(),
+            false => joining.choose(&merged, |part| parts.may_join(part, &names)),
+        };
         let is_one = matches!(&chosen[..], [name] if matches!(names::kind(name), Kind::Merged(_)));
-        let left = self.unnamed_parts(catalogue, &chosen, &merged, &outside, finished)?;
-        if chosen.is_empty() || (is_one && left.is_empty() && small.is_empty()) {
-            // Nothing to gain.
-            if finished == Finished::All {
-                self.remove_begun(&catalogue)?;
+        let has_left = !parts.left(&merged, &names).is_empty();
+        if !chosen.is_empty() && (!is_one || has_left || !small.is_empty()) {
+            parts.joined = self.write_merged(&mut merged, &small)?;
+            for name in &chosen {
+                self.directory().remove(name)?;
+                told.indexes_removed += 1;
             }
-            return Ok(told);
+            // No index names a part that is gone, whatever of this survives a power cut.
+            self.directory().sync()?;
         }
-        if !small.is_empty() {
-            self.join(&mut merged, &small)?;
-        }
-        let name = self.write_merged(&merged)?;
-        if finished == Finished::All {
-            self.remove_begun(&catalogue)?; // before what went into them
-        }
-        if let Some(file) = self.area_file().filter(|_| !small.is_empty()) {
-            // Before the parts go that readers of all nodes know.
-            file.tell_published(&name)?;
-        }
-        for name in &chosen {
-            self.directory().remove(name)?;
-            told.indexes_removed += 1;
-        }
-        let unnamed = self.unnamed_parts(catalogue, &chosen, &merged, &outside, finished)?;
-        self.remove_parts(&unnamed, &small, &mut told)?;
+        self.remove_left(&parts, &merged, &mut told)?;
         self.directory().sync()?;
         Ok(told)
     }
 
-    /// Merged indexes that compactions have begun which were killed.
-    fn remove_begun(&self, catalogue: &Catalogue) -> Result<(), ContainerError> {
-        for name in catalogue.incomplete() {
-            self.directory().remove(name)?;
+    /// The merged index, and before it the part into which small ones are joined; which parts went into that. Durable
+    /// when it returns.
+    fn write_merged(
+        &self,
+        merged: &mut Snapshot,
+        small: &BTreeSet<WriterId>,
+    ) -> Result<BTreeSet<WriterId>, ContainerError> {
+        let mut joined = self.join(merged, small)?;
+        let begun = self.begin_merged(merged);
+        if begun.is_err() {
+            joined.forget(self)?;
         }
-        self.directory().sync()
+        self.publish_merged(&begun?)?;
+        Ok(joined.sources)
     }
 
-    /// The parts that are there, were named by the indexes that are merged, and are named no more. Where nobody
-    /// is at work, parts too that a killed compaction has made and nothing names.
-    fn unnamed_parts(
+    /// Removes parts that no index names any more, and, where nobody is at work, what killed compactions have begun.
+    fn remove_left(
         &self,
-        catalogue: &Catalogue,
-        chosen: &[String],
+        parts: &Named,
         merged: &Snapshot,
-        outside: &HashSet<WriterId>,
-        finished: Finished,
-    ) -> Result<Vec<WriterId>, ContainerError> {
-        let logs = chosen.iter().flat_map(|name| &catalogue.contents(name).logs);
-        let ids = |published: &PublishedLog| [published.log.writer.id, published.log.part];
-        let were_named: HashSet<WriterId> = logs.flat_map(ids).collect();
-        let named: HashSet<WriterId> =
-            merged.logs().values().map(|published| published.log.part).collect();
-        let parts = self.directory().names()?.into_iter().filter_map(|name| {
-            let Kind::Part(id) = names::kind(&name) else { return None };
-            let is_left = finished == Finished::All && join::is_joined(id);
-            let is_named = named.contains(&id) || outside.contains(&id);
-            ((were_named.contains(&id) || is_left) && !is_named).then_some(id)
-        });
-        Ok(parts.collect())
-    }
-
-    /// By which name.
-    fn write_merged(&self, merged: &Snapshot) -> Result<String, ContainerError> {
-        let (name, mut file) = self.create_merged()?;
-        let path = self.directory().shown(&name);
-        let written = self.fill_merged(merged, &mut file, &path);
-        if written.is_err() {
-            self.directory().remove(&name)?; // incomplete: it never counted
-        }
-        written?;
-        self.directory().sync()?;
-        Ok(name)
-    }
-
-    fn fill_merged(
-        &self,
-        merged: &Snapshot,
-        file: &mut File,
-        path: &std::path::Path,
-    ) -> Result<(), ContainerError> {
-        let failed = |source| ContainerError::io("write the merged index", path, source);
-        let too_large = |_| ContainerError::Limit {
-            path: path.to_owned(),
-            what: "a view has more pieces than a block of an index may hold".to_owned(),
-        };
-        file.write_all(&draw_header(self.id())).map_err(failed)?;
-        let mut number = 0;
-        for list in split_entries(merged.entries()).map_err(too_large)? {
-            file.write_all(&draw_block(number, &list)).map_err(failed)?;
-            number += 1;
-        }
-        // The rest is on the disk before the block that makes it count.
-        file.sync_data().map_err(failed)?;
-        let last = [summary(merged, path)?, Entry::Complete];
-        file.write_all(&draw_block(number, &last)).map_err(failed)?;
-        file.sync_all().map_err(failed)
-    }
-
-    fn create_merged(&self) -> Result<(String, File), ContainerError> {
-        let numbers =
-            self.directory().names()?.into_iter().filter_map(|name| match names::kind(&name) {
-                Kind::Merged(number) => Some(number),
-                _ => None,
-            });
-        let mut number = numbers.max().unwrap_or(0);
-        for _ in 0..NAME_TRIES_MAX {
-            number = number.wrapping_add(1);
-            let name = names::merged(number);
-            let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL;
-            match self.directory().open_file(&name, flags) {
-                Ok(file) => return Ok((name, file)),
-                Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
-                Err(source) => {
-                    let path = self.directory().shown(&name);
-                    return Err(ContainerError::io("create the merged index", &path, source));
-                }
-            }
-        }
-        let what = format!("{NAME_TRIES_MAX} names for a merged index are taken");
-        Err(ContainerError::Limit { path: self.path().to_owned(), what })
-    }
-
-    fn remove_parts(
-        &self,
-        unnamed: &[WriterId],
-        joined: &BTreeSet<WriterId>,
         told: &mut Compacted,
     ) -> Result<(), ContainerError> {
-        for part in unnamed {
-            let name = names::part(*part);
+        let names = self.directory().names()?;
+        if parts.finished == Finished::All {
+            for name in names.iter().filter(|name| matches!(names::kind(name), Kind::Begun(_))) {
+                self.directory().remove(name)?;
+            }
+        }
+        for part in parts.left(merged, &names) {
+            let name = names::part(part);
             let len = self.directory().len(&name);
             let len =
                 len.map_err(|e| ContainerError::io("look at", &self.directory().shown(&name), e))?;
             self.directory().remove(&name)?;
-            if joined.contains(part) {
+            if parts.joined.contains(&part) {
                 told.parts_joined += 1;
                 continue;
             }
@@ -258,11 +174,59 @@ impl Container {
     }
 }
 
-/// What an open for writing needs to know of this index.
-fn summary(merged: &Snapshot, path: &std::path::Path) -> Result<Entry, ContainerError> {
-    let is_plain = merged.cuts().is_empty() && merged.size_with(ByteCount::ZERO).is_zero();
-    let size = if is_plain { Some(merged.size(path)?) } else { None };
-    Ok(Entry::Summary { writers: merged.logs().len() as u64, latest: merged.latest(), size })
+/// Which parts the indexes name.
+struct Named {
+    /// By those that are merged: as a writer's own, or as the one that has its bytes.
+    chosen: HashSet<WriterId>,
+    /// By others.
+    outside: HashSet<WriterId>,
+    finished: Finished,
+    /// Whose bytes are in another part now.
+    joined: BTreeSet<WriterId>,
+}
+
+impl Named {
+    fn new(
+        catalogue: &Catalogue,
+        chosen: &[String],
+        snapshot: &Snapshot,
+        merged: &Snapshot,
+        finished: Finished,
+    ) -> Self {
+        let logs = chosen.iter().flat_map(|name| &catalogue.contents(name).logs);
+        let ids = |published: &PublishedLog| [published.log.writer.id, published.log.part];
+        let is_outside = |id: &WriterId| !merged.logs().contains_key(id);
+        let outside = snapshot.logs().iter().filter(|(id, _)| is_outside(id));
+        Self {
+            chosen: logs.flat_map(ids).collect(),
+            outside: outside.map(|(_, published)| published.log.part).collect(),
+            finished,
+            joined: BTreeSet::new(),
+        }
+    }
+
+    /// Whether it is among `names`, which are sorted, and no other index names it.
+    fn may_join(&self, part: WriterId, names: &[String]) -> bool {
+        !self.outside.contains(&part) && names.binary_search(&names::part(part)).is_ok()
+    }
+
+    /// The parts among `names` that were named by the indexes that are merged, and that `merged` does not name.
+    /// Where nobody is at work, parts too that a killed compaction has made and nothing names.
+    fn left(&self, merged: &Snapshot, names: &[String]) -> Vec<WriterId> {
+        let named: HashSet<WriterId> =
+            merged.logs().values().map(|published| published.log.part).collect();
+        let parts = names.iter().filter_map(|name| match names::kind(name) {
+            Kind::Part(id) => Some(id),
+            _ => None,
+        });
+        let is_left = |id: &WriterId| {
+            let is_of_killed = self.finished == Finished::All && join::is_joined(*id);
+            (self.chosen.contains(id) || is_of_killed)
+                && !named.contains(id)
+                && !self.outside.contains(id)
+        };
+        parts.filter(is_left).collect()
+    }
 }
 
 /// What these indexes say, of each writer as all indexes together tell it.
@@ -302,15 +266,18 @@ fn close(published: &mut PublishedLog) {
 
 /// Writers that closed and of whom the cuts leave no byte.
 fn dead_writers(merged: &Snapshot, all: &Snapshot) -> Vec<WriterId> {
-    let is_dead = |published: &&PublishedLog| {
-        let log = &published.log;
-        published.closed.is_some()
-            && log.records.iter().all(|record| {
-                let bound = all.bound(record.epoch).get();
-                bound == 0 || first_byte(log, &record.selection).is_none_or(|first| first >= bound)
-            })
-    };
-    merged.logs().values().filter(is_dead).map(|published| published.log.writer.id).collect()
+    let logs = merged.logs().values().filter(|published| is_dead(published, all));
+    logs.map(|published| published.log.writer.id).collect()
+}
+
+/// Whether its writer closed, and the cuts of `all` leave no byte of it.
+pub(crate) fn is_dead(published: &PublishedLog, all: &Snapshot) -> bool {
+    let log = &published.log;
+    published.closed.is_some()
+        && log.records.iter().all(|record| {
+            let bound = all.bound(record.epoch).get();
+            bound == 0 || first_byte(log, &record.selection).is_none_or(|first| first >= bound)
+        })
 }
 
 fn first_byte(log: &hayase_layout::WriterLog, selection: &Selection) -> Option<u64> {

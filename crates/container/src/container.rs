@@ -212,7 +212,7 @@ impl Container {
                 |source| ContainerError::io("look at", &self.directory.shown(&name), source);
             let bytes = match names::kind(&name) {
                 Kind::Part(_) => &mut usage.part_bytes,
-                Kind::Index(_) | Kind::Merged(_) => &mut usage.index_bytes,
+                Kind::Index(_) | Kind::Merged(_) | Kind::Begun(_) => &mut usage.index_bytes,
                 Kind::Mark | Kind::Stub | Kind::Foreign => continue,
             };
             bytes.0 += self.directory.len(&name).map_err(failed)?.unwrap_or(0);

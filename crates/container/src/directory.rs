@@ -50,6 +50,12 @@ impl Directory {
         self.path.join(name)
     }
 
+    /// Makes a file that was not there, for writing.
+    pub(crate) fn create_file(&self, name: &str) -> io::Result<File> {
+        stop::step()?;
+        self.open_file(name, OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL)
+    }
+
     pub(crate) fn open_file(&self, name: &str, flags: OFlags) -> io::Result<File> {
         let mode = Mode::from_raw_mode(0o666);
         let flags = flags | OFlags::CLOEXEC | OFlags::NOFOLLOW;
@@ -81,16 +87,35 @@ impl Directory {
         Ok(names)
     }
 
+    /// Gives a file another name, which nobody has: `AlreadyExists` otherwise.
+    pub(crate) fn rename_file(&self, from: &str, to: &str) -> io::Result<()> {
+        stop::step()?;
+        let (dir, flags) = (&self.fd, fs::RenameFlags::NOREPLACE);
+        match retry(|| fs::renameat_with(dir, from, dir, to, flags)) {
+            // File systems that can not refuse to replace: NFS, Lustre. A link never replaces.
+            Err(Errno::INVAL | Errno::NOSYS | Errno::NOTSUP) => {
+                retry(|| fs::linkat(dir, from, dir, to, AtFlags::empty()))?;
+                stop::step()?;
+                Ok(retry(|| fs::unlinkat(dir, from, AtFlags::empty()))?)
+            }
+            answer => Ok(answer?),
+        }
+    }
+
     /// It is well when it is gone already.
     pub(crate) fn remove(&self, name: &str) -> Result<(), ContainerError> {
+        let path = || self.shown(name);
+        stop::step().map_err(|source| ContainerError::io("remove", &path(), source))?;
         match retry(|| fs::unlinkat(&self.fd, name, AtFlags::empty())) {
             Ok(()) | Err(Errno::NOENT) => Ok(()),
-            Err(errno) => Err(ContainerError::io("remove", &self.shown(name), errno.into())),
+            Err(errno) => Err(ContainerError::io("remove", &path(), errno.into())),
         }
     }
 
     /// Names in it are durable afterwards. File systems that sync no directories have no need to.
     pub(crate) fn sync(&self) -> Result<(), ContainerError> {
+        let failed = |source| ContainerError::io("sync the directory", &self.path, source);
+        stop::step().map_err(failed)?;
         sync_directory(&self.fd, &self.path)
     }
 
@@ -119,6 +144,12 @@ fn sync_directory(fd: &OwnedFd, path: &Path) -> Result<(), ContainerError> {
         Ok(()) | Err(Errno::INVAL | Errno::NOTSUP) => Ok(()),
         Err(errno) => Err(ContainerError::io("sync the directory", path, errno.into())),
     }
+}
+
+/// Whether a file that was there is there no more: of one that is open, NFS says it in its own way.
+pub(crate) fn is_gone(error: &io::Error) -> bool {
+    error.kind() == io::ErrorKind::NotFound
+        || error.raw_os_error() == Some(Errno::STALE.raw_os_error())
 }
 
 /// Again while a signal interrupts.
@@ -158,9 +189,52 @@ pub(crate) fn random() -> u64 {
     RandomState::new().hash_one(0)
 }
 
+/// Tests stop a thread before one of the changes that it makes to directories, as a kill does.
+#[cfg(test)]
+pub(crate) mod stop {
+    use std::cell::Cell;
+    use std::io;
+
+    thread_local! {
+        static LEFT: Cell<Option<u64>> = const { Cell::new(None) };
+    }
+
+    /// This number of changes is made; then every one fails, until this is called again.
+    pub(crate) fn after(changes: Option<u64>) {
+        LEFT.set(changes);
+    }
+
+    pub(super) fn step() -> io::Result<()> {
+        match LEFT.get() {
+            None => Ok(()),
+            Some(0) => Err(io::Error::other("stopped")),
+            Some(left) => {
+                LEFT.set(Some(left - 1));
+                Ok(())
+            }
+        }
+    }
+}
+
+#[cfg(not(test))]
+mod stop {
+    /// Only tests stop.
+    #[expect(clippy::unnecessary_wraps, reason = "the one of tests fails")]
+    pub(super) fn step() -> std::io::Result<()> {
+        Ok(())
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_file_that_is_gone_is_told_from_one_that_can_not_be_read() {
+        let gone = |errno: Errno| is_gone(&errno.into());
+        assert!(gone(Errno::NOENT) && gone(Errno::STALE));
+        assert!(!gone(Errno::IO) && !gone(Errno::ACCESS));
+    }
 
     #[test]
     fn hidden_names_are_known_again() {

@@ -192,7 +192,9 @@ impl Export<'_> {
                     (from, to) = (from + count as u64, to + count as u64);
                     left -= count as u64;
                 }
-                Err(Errno::XDEV | Errno::INVAL | Errno::NOSYS | Errno::NOTSUP) => return Ok(false),
+                Err(Errno::STALE | Errno::XDEV | Errno::INVAL | Errno::NOSYS | Errno::NOTSUP) => {
+                    return Ok(false);
+                }
                 Err(errno) => return Err(self.failed(errno.into())),
             }
         }

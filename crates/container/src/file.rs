@@ -72,6 +72,10 @@ struct Others {
     outline: Option<Outline>,
     /// `None` until it is needed.
     snapshot: Option<Snapshot>,
+    /// A [`ContainerFile::refresh`] has been answered.
+    has_told: bool,
+    /// Others published since, and none has said so.
+    has_news: bool,
     /// It was told by another process, and is not what the catalogue says.
     is_adopted: bool,
     /// Cuts and grows that other processes of the group made and published.
@@ -216,7 +220,7 @@ impl ContainerFile {
             }
         }
         if others.snapshot.is_none() {
-            others.refresh(&self.container)?;
+            others.refresh_unasked(&self.container)?;
         }
         let known = others.know(Arc::clone(&self.parts), &mut writer)?;
         let reader = known.reader.clone();
@@ -246,9 +250,10 @@ impl ContainerFile {
     /// As [`Reader::read_extents`].
     pub fn read_extents(
         &self,
-        extents: impl IntoIterator<Item = Extent> + Clone,
+        extents: impl IntoIterator<Item = Extent, IntoIter: Clone>,
         target: &mut [u8],
     ) -> Result<usize, ContainerError> {
+        let extents = extents.into_iter();
         self.read(|reader| reader.read_extents(extents.clone(), target))
     }
 
@@ -258,13 +263,20 @@ impl ContainerFile {
         mut read: impl FnMut(&Reader) -> Result<usize, ContainerError>,
     ) -> Result<usize, ContainerError> {
         self.require_read()?;
-        let mut done = read(&self.reader()?);
+        let mut reader = self.reader()?;
+        let mut done = read(&reader);
         for _ in 0..LIST_TRIES_MAX {
-            let is_missing = matches!(done, Err(ContainerError::MissingPart { .. }));
-            if !is_missing || !self.refresh()? {
+            if !matches!(done, Err(ContainerError::MissingPart { .. })) {
                 break;
             }
-            done = read(&self.reader()?);
+            self.others().refresh_unasked(&self.container)?;
+            // Another thread may have seen where the bytes are now.
+            let now = self.reader()?;
+            if now.is_same(&reader) {
+                break; // the part is lost
+            }
+            reader = now;
+            done = read(&reader);
         }
         done
     }
@@ -346,7 +358,10 @@ impl ContainerFile {
     /// Sees what others published; whether there was anything. One listing, one stat for each index, and
     /// reads of what was appended.
     pub fn refresh(&self) -> Result<bool, ContainerError> {
-        self.others().refresh(&self.container)
+        let mut others = self.others();
+        let has_changed = others.refresh(&self.container)?;
+        others.has_told = true;
+        Ok(std::mem::take(&mut others.has_news) || has_changed)
     }
 
     /// When somebody published last, as of the last refresh, by the clock of the file system; `None` when
@@ -360,7 +375,7 @@ impl ContainerFile {
     pub fn adopt(&self, snapshot: Snapshot) {
         let mut others = self.others();
         others.snapshot = Some(snapshot);
-        others.is_adopted = true;
+        (others.is_adopted, others.has_told) = (true, true);
         others.known = None;
     }
 
@@ -370,7 +385,7 @@ impl ContainerFile {
         let writer = self.writer();
         let mut others = self.others();
         if others.snapshot.is_none() {
-            others.refresh(&self.container)?;
+            others.refresh_unasked(&self.container)?;
         }
         Ok(others.with_own(&writer))
     }
@@ -467,7 +482,13 @@ impl Others {
         Ok(has_changed)
     }
 
-    /// At least so many have written.
+    /// For a caller that does not ask whether there was anything: [`ContainerFile::refresh`] tells the next that does.
+    fn refresh_unasked(&mut self, container: &Container) -> Result<(), ContainerError> {
+        self.has_news |= self.refresh(container)? && self.has_told;
+        Ok(())
+    }
+
+    /// At least this number have written.
     fn writers(&self) -> usize {
         let outline = self.outline.map_or(0, |outline| outline.writers);
         self.snapshot.as_ref().map_or(outline, |known| known.logs().len())
@@ -579,5 +600,52 @@ mod tests {
         // Whoever only reads makes no writer.
         open(4, Access::Read).require_room(6, 8).unwrap();
         assert_eq!(container.directory().names().unwrap(), names);
+    }
+
+    /// Whose parts become one by the next compaction.
+    fn two_small_parts(container: &Container) {
+        for process in 0..2 {
+            let who = Identity { node: NodeId(0), process, opening: 7, rank: Rank(process) };
+            let file = ContainerFile::open(container.clone(), Access::Write, who, None).unwrap();
+            file.write_at(GlobalOffset(u64::from(process) * 3), b"abc").unwrap();
+            file.close(Durability::Written).unwrap();
+        }
+    }
+
+    #[test]
+    fn a_read_finds_joined_bytes_where_another_thread_has_taken_the_news() {
+        let top = tempfile::tempdir().unwrap();
+        let container = Container::open(&top.path().join("F"), Creation::Exclusive).unwrap();
+        two_small_parts(&container);
+        let who = Identity { node: NodeId(0), process: 9, opening: 9, rank: Rank(0) };
+        let file = ContainerFile::open(container.clone(), Access::Read, who, None).unwrap();
+        let joining = crate::Joining { parts_max: 1, ..crate::Joining::default() };
+        let (mut turns, mut bytes) = (0, [0; 6]);
+        let read = file.read(|reader| {
+            turns += 1;
+            if turns == 1 {
+                container.compact_joining(crate::Finished::Closed, joining).unwrap();
+                assert!(file.refresh().unwrap(), "the other thread looks");
+                file.reader().unwrap();
+            }
+            reader.read_at(GlobalOffset(0), &mut bytes)
+        });
+        assert_eq!((read.unwrap(), &bytes, turns), (6, b"abcabc", 2));
+        assert!(!file.refresh().unwrap(), "it was told");
+    }
+
+    #[test]
+    fn a_refresh_tells_what_a_read_has_found() {
+        let top = tempfile::tempdir().unwrap();
+        let container = Container::open(&top.path().join("F"), Creation::Exclusive).unwrap();
+        two_small_parts(&container);
+        let who = Identity { node: NodeId(0), process: 9, opening: 9, rank: Rank(0) };
+        let file = ContainerFile::open(container.clone(), Access::Read, who, None).unwrap();
+        assert_eq!(file.size().unwrap(), ByteCount(6));
+        let joining = crate::Joining { parts_max: 1, ..crate::Joining::default() };
+        container.compact_joining(crate::Finished::Closed, joining).unwrap();
+        assert_eq!(file.read_at(GlobalOffset(0), &mut [0; 6]).unwrap(), 6);
+        assert!(file.refresh().unwrap());
+        assert!(!file.refresh().unwrap());
     }
 }

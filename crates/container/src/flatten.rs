@@ -13,7 +13,7 @@ use crate::format::Entry;
 use crate::limits::READ_BYTES_MAX;
 use crate::writer::Writer;
 use crate::{
-    Compacted, Container, ContainerError, Durability, Finished, Identity, Reader, names,
+    Compacted, Container, ContainerError, Durability, Finished, Identity, Reader, Snapshot, names,
     next_opening,
 };
 
@@ -26,14 +26,23 @@ impl Container {
         &self,
         progress: &mut dyn FnMut(ByteCount),
     ) -> Result<Compacted, ContainerError> {
-        let snapshot = self.load()?;
-        let reader = Reader::new(self, &snapshot)?;
+        self.read_published(|reader, snapshot| self.write_flat(reader, snapshot, progress))?;
+        self.compact(Finished::All)
+    }
+
+    /// Publishes what `reader` sees as the whole file.
+    fn write_flat(
+        &self,
+        reader: &Reader,
+        snapshot: &Snapshot,
+        progress: &mut dyn FnMut(ByteCount),
+    ) -> Result<(), ContainerError> {
         let (process, opening) = (std::process::id(), next_opening());
         let who = Identity { node: NodeId(0), process, opening, rank: Rank(0) };
         let epoch = Epoch(snapshot.latest().0 + 1);
         let mut writer = Writer::new(self.clone(), who, epoch);
         writer.advance(epoch)?;
-        let switched = copy(&reader, &mut writer, progress).and_then(|()| {
+        let switched = copy(reader, &mut writer, progress).and_then(|()| {
             let (nothing, size) = (ByteCount::ZERO, reader.size());
             let sizes = [Entry::Cut { epoch, size: nothing }, Entry::Grow { epoch, size }];
             writer.resize(&sizes, Durability::Durable)
@@ -42,8 +51,7 @@ impl Container {
             self.directory().remove(&names::part(writer.id()))?;
         }
         switched?;
-        writer.close(Durability::Durable)?;
-        self.compact(Finished::All)
+        writer.close(Durability::Durable)
     }
 }
 

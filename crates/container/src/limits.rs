@@ -35,11 +35,12 @@ pub const LOOKUP_EXTENTS_MAX: usize = 4096;
 /// that lies between costs more than looking each of them up.
 pub const LOOKUP_SPREAD_MAX: u64 = 8;
 
-/// Indexes of a container that the last process of a group to close it leaves unmerged: opening reads each of
-/// them, merging costs two syncs.
+/// Indexes of finished writers that the last process of a group to close a container leaves unmerged: opening reads
+/// each of them, merging costs a few syncs.
 pub const INDEXES_UNMERGED_MAX: usize = 64;
 
-/// Merged indexes of which so many are at most [`MERGED_ALIKE`] times as large as what is merged are merged too.
+/// Merged indexes are merged again where this number of them are at most [`MERGED_ALIKE`] times as large as what is
+/// merged anyway.
 pub const MERGED_ALIKE_MAX: usize = 8;
 
 /// See [`MERGED_ALIKE_MAX`].

@@ -6,6 +6,7 @@
 //! n3-p4711-o1.part             bytes that one writer wrote
 //! n3-p4711-o1.index            what it published about them
 //! merged-00000000000000a1.index   indexes of many writers, by compaction
+//! merging-5eed00c0ffee0001        the same while it is written: it does not count
 //! ```
 
 use hayase_layout::{NodeId, WriterId};
@@ -28,12 +29,14 @@ pub(crate) enum Kind {
     Index(WriterId),
     /// By its number.
     Merged(u64),
+    /// A merged index that is being written, or whose compaction was killed: by a drawn number.
+    Begun(u64),
     /// Not of a container.
     Foreign,
 }
 
-/// The node in the name of a part into which others were joined. A node may have this number too: then it counts
-/// only that bytes which no index names mean nothing.
+/// The node in the name of a part into which others were joined, so that the name is larger than theirs. A node may
+/// have this number too: the process of a joined part is larger than those of the parts that went into it.
 pub(crate) const JOINED: NodeId = NodeId(u16::MAX);
 
 pub(crate) fn part(id: WriterId) -> String {
@@ -46,6 +49,11 @@ pub(crate) fn index(id: WriterId) -> String {
 
 pub(crate) fn merged(number: u64) -> String {
     format!("merged-{number:016x}.index")
+}
+
+/// A name under which a merged index is written.
+pub(crate) fn begun(number: u64) -> String {
+    format!("merging-{number:016x}")
 }
 
 fn stem(id: WriterId) -> String {
@@ -63,6 +71,8 @@ pub(crate) fn kind(name: &str) -> Kind {
     } else if let Some(stem) = name.strip_suffix(".index") {
         let number = stem.strip_prefix("merged-").and_then(|hex| u64::from_str_radix(hex, 16).ok());
         number.map(Kind::Merged).or_else(|| writer(stem).map(Kind::Index))
+    } else if let Some(hex) = name.strip_prefix("merging-") {
+        u64::from_str_radix(hex, 16).ok().map(Kind::Begun)
     } else {
         None
     };
@@ -71,6 +81,7 @@ pub(crate) fn kind(name: &str) -> Kind {
         Some(Kind::Part(id)) => part(id),
         Some(Kind::Index(id)) => index(id),
         Some(Kind::Merged(number)) => merged(number),
+        Some(Kind::Begun(number)) => begun(number),
         _ => return Kind::Foreign,
     };
     found.filter(|_| made == name).unwrap_or(Kind::Foreign)
@@ -95,10 +106,18 @@ mod tests {
         assert_eq!(kind(&part(id)), Kind::Part(id));
         assert_eq!(kind(&index(id)), Kind::Index(id));
         assert_eq!(kind(&merged(161)), Kind::Merged(161));
+        assert_eq!(kind(&begun(161)), Kind::Begun(161));
         assert_eq!(kind(MARK), Kind::Mark);
-        for foreign in
-            ["", "n3-p4711-o1", "n03-p1-o1.part", "n3-p1-o1-x.part", "merged-a1.index", "x.index"]
-        {
+        for foreign in [
+            "",
+            "n3-p4711-o1",
+            "n03-p1-o1.part",
+            "n3-p1-o1-x.part",
+            "merged-a1.index",
+            "x.index",
+            "merging-a1",
+            "merging-00000000000000a1.index",
+        ] {
             assert_eq!(kind(foreign), Kind::Foreign, "{foreign}");
         }
     }

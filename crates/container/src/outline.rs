@@ -93,7 +93,7 @@ impl Container {
         let read = read_ends(self.directory(), name);
         let Ok((header, end)) = read else { return Ok(None) };
         if check_header(&header, self.id()).is_err() {
-            return Ok(None); // whoever reads all of it says what is wrong
+            return Ok(None); // reading all of it says what is wrong
         }
         Ok(match last_block(&end).as_deref() {
             Some([Entry::Summary { writers, latest, size }, Entry::Complete]) => Some(Outline {

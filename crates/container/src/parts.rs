@@ -9,6 +9,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use hayase_layout::{LocalExtent, WriterId};
 use rustix::fs::OFlags;
 
+use crate::directory::is_gone;
 use crate::limits::PARTS_OPEN_MAX;
 use crate::{Container, ContainerError, names};
 
@@ -44,9 +45,9 @@ impl Parts {
         let directory = self.container.directory();
         let file = directory.open_file(&name, OFlags::RDONLY).map_err(|error| {
             let path = directory.shown(&name);
-            match error.kind() {
-                io::ErrorKind::NotFound => ContainerError::MissingPart { path },
-                _ => ContainerError::io("open the part", &path, error),
+            match is_gone(&error) {
+                true => ContainerError::MissingPart { path },
+                false => ContainerError::io("open the part", &path, error),
             }
         })?;
         if open.files.len() >= PARTS_OPEN_MAX
@@ -75,8 +76,10 @@ impl Parts {
     ) -> Result<(), ContainerError> {
         let mut file = self.get(writer)?;
         let mut read = file.read_exact_at(target, local.start().0);
-        if matches!(&read, Err(error) if error.kind() == io::ErrorKind::UnexpectedEof) {
-            // It may have grown since it was opened: an open is what makes NFS look.
+        let is_old =
+            |error: &io::Error| error.kind() == io::ErrorKind::UnexpectedEof || is_gone(error);
+        if read.as_ref().is_err_and(is_old) {
+            // It may have grown since it was opened, or have been removed: an open is what makes NFS look.
             self.close(writer);
             file = self.get(writer)?;
             read = file.read_exact_at(target, local.start().0);
@@ -88,6 +91,7 @@ impl Parts {
                     let found = file.metadata().map_or(0, |meta| meta.len());
                     ContainerError::ShortPart { path, needed: local.end().0, found }
                 }
+                _ if is_gone(&error) => ContainerError::MissingPart { path },
                 _ => ContainerError::io("read the part", &path, error),
             }
         })

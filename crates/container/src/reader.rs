@@ -20,7 +20,9 @@ use hayase_layout::{
     StreamMap, StreamOffset, View, Writer, WriterId, WriterLog, units::OFFSET_MAX,
 };
 
-use crate::limits::{LOOKUP_EXTENTS_MAX, LOOKUP_SPREAD_MAX, PIECES_MAX, READ_BYTES_MAX};
+use crate::limits::{
+    LIST_TRIES_MAX, LOOKUP_EXTENTS_MAX, LOOKUP_SPREAD_MAX, PIECES_MAX, READ_BYTES_MAX,
+};
 use crate::parts::Parts;
 use crate::{Container, ContainerError, Snapshot};
 
@@ -61,6 +63,11 @@ impl Reader {
     pub(crate) fn of_index(parts: Arc<Parts>, index: Arc<Index>, sizes: &Snapshot) -> Self {
         let size = sizes.size_with(index.size());
         Self { parts, index, size }
+    }
+
+    /// Whether it is the same moment, and not only one like it.
+    pub(crate) fn is_same(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.index, &other.index)
     }
 
     /// Length of the file.
@@ -188,6 +195,30 @@ impl Reader {
             at = end;
         }
         None
+    }
+}
+
+impl Container {
+    /// Runs `read` on what is published now, and again where a compaction has moved bytes meanwhile that it wanted
+    /// to read.
+    pub fn read_published<T>(
+        &self,
+        mut read: impl FnMut(&Reader, &Snapshot) -> Result<T, ContainerError>,
+    ) -> Result<T, ContainerError> {
+        let mut snapshot = self.load()?;
+        let mut done = read(&Reader::new(self, &snapshot)?, &snapshot);
+        for _ in 0..LIST_TRIES_MAX {
+            if !matches!(done, Err(ContainerError::MissingPart { .. })) {
+                break;
+            }
+            let now = self.load()?;
+            if now == snapshot {
+                break; // it is lost
+            }
+            snapshot = now;
+            done = read(&Reader::new(self, &snapshot)?, &snapshot);
+        }
+        done
     }
 }
 

@@ -81,7 +81,7 @@ impl Snapshot {
         Ok(self.size_with(index.size()))
     }
 
-    /// Where every byte lies; part `i` is that of the `i`-th writer in [`Snapshot::logs`].
+    /// Where every byte lies; parts are numbered in the order in which [`Snapshot::logs`] names them first.
     pub fn index(&self, container: &Path) -> Result<Index, ContainerError> {
         self.index_of(self.logs.values().map(|published| &published.log), container)
     }
@@ -159,20 +159,15 @@ impl Snapshot {
         entries
     }
 
-    /// Writers that are known already keep their log: the first that is given counts.
+    /// Of two logs of one writer the one with the larger part counts, or the first that is given: a compaction
+    /// moves bytes to a part with a larger name, and publishes that before it removes the old one.
     pub(crate) fn add(&mut self, contents: &Contents) {
-        self.add_logs(contents, |_| true);
-        self.add_sizes(contents);
-    }
-
-    /// Of the logs in `contents` those whose part `has_part` knows.
-    pub(crate) fn add_logs(&mut self, contents: &Contents, has_part: impl Fn(&WriterId) -> bool) {
-        for published in contents.logs.iter().filter(|published| has_part(&published.log.part)) {
-            self.logs.entry(published.log.writer.id).or_insert_with(|| published.clone());
+        for published in &contents.logs {
+            let known = self.logs.get(&published.log.writer.id);
+            if known.is_none_or(|known| known.log.part < published.log.part) {
+                self.logs.insert(published.log.writer.id, published.clone());
+            }
         }
-    }
-
-    fn add_sizes(&mut self, contents: &Contents) {
         self.cuts.extend_from_slice(&contents.cuts);
         self.grows.extend_from_slice(&contents.grows);
         self.latest = self.latest.max(contents.latest);

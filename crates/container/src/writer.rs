@@ -31,7 +31,7 @@ use crate::format::{Entry, draw_block, draw_header};
 use crate::limits::{EPOCH_MAX, NAME_TRIES_MAX};
 use crate::{Container, ContainerError, WriteError, mark, names};
 
-/// Who opens a container. Two openings differ in `opening`, whatever process made them ([`next_opening`]): the
+/// The opening of a container. Two openings differ in `opening`, whatever process made them ([`next_opening`]): the
 /// names of writers whose parts were joined are nowhere to be seen, and must not be taken again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Identity {

@@ -4,16 +4,15 @@
 //! ([`super`]).
 //!
 //! A log keeps its writer, rank and epochs, so what wins where writes overlap stays; it only names another part,
-//! and other places in it. The new part is on the disk, with its name, before the index that names it counts. A
-//! kill before that leaves a part that nothing names.
+//! and other places in it. The new part is on the disk before the index that names it counts. A kill before that
+//! leaves a part that nothing names.
 
-use std::collections::{BTreeMap, BTreeSet, HashSet};
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
 use std::io::{self, BufWriter, Write};
 use std::path::Path;
 
 use hayase_layout::{ByteCount, LocalExtent, LocalOffset, WriterId, WriterLog};
-use rustix::fs::OFlags;
 
 use super::first_byte;
 use crate::directory::random;
@@ -22,10 +21,10 @@ use crate::names::{self, JOINED};
 use crate::parts::Parts;
 use crate::{Container, ContainerError, Snapshot};
 
-/// Which parts a compaction joins: where there are more than so many small ones, they become one.
+/// Which parts a compaction joins: where there are many small ones, they become one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Joining {
-    /// So many small parts stay as they are.
+    /// Up to this number small parts stay as they are.
     pub parts_max: usize,
     /// A part with fewer bytes is small.
     pub small: ByteCount,
@@ -45,23 +44,26 @@ impl Joining {
     pub const AT_CLOSE: Self =
         Self { parts_max: JOIN_PARTS_MAX, small: JOIN_SMALL, bytes_max: JOIN_BYTES_AT_CLOSE };
 
-    /// The parts of `merged` that are joined. `outside` are those that other indexes name: they stay.
+    /// All parts stay.
+    pub const NONE: Self =
+        Self { parts_max: usize::MAX, small: JOIN_SMALL, bytes_max: JOIN_BYTES_AT_CLOSE };
+
+    /// The parts of `merged` that are joined, among those that `may_join`.
     pub(super) fn choose(
         &self,
         merged: &Snapshot,
-        outside: &HashSet<WriterId>,
+        may_join: impl Fn(WriterId) -> bool,
     ) -> BTreeSet<WriterId> {
         let mut bytes: BTreeMap<WriterId, u64> = BTreeMap::new();
         for published in merged.logs().values() {
-            let is_ended = published.closed.is_some() && !outside.contains(&published.log.part);
             let len = stretch(&published.log).map_or(0, |local| local.len().0);
-            let len = if is_ended { len } else { u64::MAX };
+            let len = if published.closed.is_some() { len } else { u64::MAX };
             let all = bytes.entry(published.log.part).or_default();
             *all = all.saturating_add(len);
         }
         let mut small: Vec<(u64, WriterId)> = bytes
             .into_iter()
-            .filter(|(_, len)| *len > 0 && *len < self.small.get())
+            .filter(|(part, len)| *len > 0 && *len < self.small.get() && may_join(*part))
             .map(|(part, len)| (len, part))
             .collect();
         small.sort_unstable();
@@ -88,14 +90,35 @@ fn stretch(log: &WriterLog) -> Option<LocalExtent> {
     LocalExtent::between(first.place, last.end()?).ok()
 }
 
+/// What a compaction has joined.
+#[derive(Debug, Default)]
+pub(super) struct Joined {
+    /// The new part.
+    part: Option<WriterId>,
+    /// Whose bytes are in it.
+    pub(super) sources: BTreeSet<WriterId>,
+}
+
+impl Joined {
+    /// No index names it, and none will.
+    pub(super) fn forget(&mut self, container: &Container) -> Result<(), ContainerError> {
+        self.sources.clear();
+        match self.part.take() {
+            Some(part) => container.directory().remove(&names::part(part)),
+            None => Ok(()),
+        }
+    }
+}
+
 impl Container {
-    /// Copies the bytes of these parts into a new one, in the order of the file, and lets the logs name it.
-    /// Durable when it returns. What can not be read stays where it is: a lost part keeps no other back.
+    /// Copies the bytes of these parts into a new one, in the order of the file, and lets the logs name it. Its
+    /// bytes are durable when it returns. What can not be read stays where it is: a lost part keeps no other back.
     pub(super) fn join(
         &self,
         merged: &mut Snapshot,
         chosen: &BTreeSet<WriterId>,
-    ) -> Result<(), ContainerError> {
+    ) -> Result<Joined, ContainerError> {
+        let Some(generation) = generation_behind(chosen) else { return Ok(Joined::default()) };
         let mut logs: Vec<&mut WriterLog> = merged
             .logs_mut()
             .map(|published| &mut published.log)
@@ -103,58 +126,62 @@ impl Container {
             .collect();
         let first = |log: &WriterLog| first_byte(log, &log.records.first()?.selection);
         logs.sort_by_cached_key(|log| first(log));
-        let (id, file) = self.create_joined()?;
+        let (id, file) = self.create_joined(generation)?;
         let path = self.directory().shown(&names::part(id));
-        let filled = self.fill_joined(&mut logs, id, &file, &path).and_then(|()| {
+        let mut joined = Joined { part: Some(id), sources: BTreeSet::new() };
+        let filled = self.fill_joined(&mut logs, id, &file, &path).and_then(|sources| {
+            joined.sources = sources;
             let synced = file.sync_all();
-            synced.map_err(|source| ContainerError::io("sync the joined part", &path, source))?;
-            self.directory().sync()
+            synced.map_err(|source| ContainerError::io("sync the joined part", &path, source))
         });
-        if filled.is_err() {
-            self.directory().remove(&names::part(id))?; // nothing names it
+        if filled.is_err() || joined.sources.is_empty() {
+            joined.forget(self)?;
         }
         filled?;
         for published in merged.logs_mut().filter(|published| published.log.part == id) {
             published.closed = stretch(&published.log).map(|local| ByteCount(local.end().0));
         }
-        Ok(())
+        Ok(joined)
     }
 
+    /// Which parts are in it: all that their writers have there, or nothing.
     fn fill_joined(
         &self,
         logs: &mut [&mut WriterLog],
         id: WriterId,
         file: &File,
         path: &Path,
-    ) -> Result<(), ContainerError> {
+    ) -> Result<BTreeSet<WriterId>, ContainerError> {
         let parts = Parts::new(self.clone());
         let mut target = BufWriter::with_capacity(1 << 20, file);
+        let failed = |source| ContainerError::io("write the joined part", path, source);
+        let mut sources = BTreeSet::new();
         let (mut bytes, mut end) = (Vec::new(), 0);
         for log in logs {
             let Some(local) = stretch(log) else { continue };
             bytes.resize(local.len().0 as usize, 0);
-            if parts.read(log.part, local, &mut bytes).is_err() {
-                continue;
+            match parts.read(log.part, local, &mut bytes) {
+                Err(error) if is_of_part(&error) => continue,
+                read => read?,
             }
-            let written = target.write_all(&bytes);
-            written.map_err(|source| ContainerError::io("write the joined part", path, source))?;
+            target.write_all(&bytes).map_err(failed)?;
             for record in &mut log.records {
                 record.place = LocalOffset(record.place.0 - local.start().0 + end);
             }
+            sources.insert(log.part);
             log.part = id;
             end += local.len().0;
         }
-        let flushed = target.flush();
-        flushed.map_err(|source| ContainerError::io("write the joined part", path, source))
+        target.flush().map_err(failed)?;
+        Ok(sources)
     }
 
-    /// A part of a name that no part ever had.
-    fn create_joined(&self) -> Result<(WriterId, File), ContainerError> {
-        let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL;
+    /// A part of a name that no part ever had, larger than the names of those that go into it.
+    fn create_joined(&self, generation: u32) -> Result<(WriterId, File), ContainerError> {
         for _ in 0..NAME_TRIES_MAX {
-            let id = WriterId { node: JOINED, process: std::process::id(), opening: random() };
+            let id = WriterId { node: JOINED, process: generation, opening: random() };
             let name = names::part(id);
-            match self.directory().open_file(&name, flags) {
+            match self.directory().create_file(&name) {
                 Ok(file) => return Ok((id, file)),
                 Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
                 Err(source) => {
@@ -165,6 +192,27 @@ impl Container {
         }
         let what = format!("{NAME_TRIES_MAX} names for a joined part are taken");
         Err(ContainerError::Limit { path: self.path().to_owned(), what })
+    }
+}
+
+/// The process in the name of a part into which these are joined. `None` when there are none, and when there is none
+/// larger.
+fn generation_behind(parts: &BTreeSet<WriterId>) -> Option<u32> {
+    let last = parts.last()?;
+    match last.node == JOINED {
+        true => last.process.checked_add(1),
+        false => Some(1),
+    }
+}
+
+/// Whether this part alone can not be read: it is lost, too short, or its disk is bad.
+fn is_of_part(error: &ContainerError) -> bool {
+    match error {
+        ContainerError::MissingPart { .. } | ContainerError::ShortPart { .. } => true,
+        ContainerError::Io { source, .. } => {
+            source.raw_os_error() == Some(rustix::io::Errno::IO.raw_os_error())
+        }
+        _ => false,
     }
 }
 

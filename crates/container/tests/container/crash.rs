@@ -167,23 +167,35 @@ fn a_compaction_that_is_killed_anywhere_loses_nothing() {
     let merged = "merged-0000000000000001.index";
     let whole = keep(merged);
 
-    // Before the old indexes are removed, with every length of the new one.
+    // Before the old indexes are removed, with every length of the new one, which has no name of its own before it is
+    // whole.
     names.iter().zip(&indexes).for_each(|(name, bytes)| fs::write(path.join(name), bytes).unwrap());
+    fs::remove_file(path.join(merged)).unwrap();
+    let begun = path.join("merging-5eed00c0ffee0001");
     for len in 0..=whole.len() {
-        fs::write(path.join(merged), &whole[..len]).unwrap();
+        fs::write(&begun, &whole[..len]).unwrap();
         assert_eq!(published(&path), expected, "{len} bytes");
         assert!(check(&path).unwrap().is_sound());
     }
+    fs::rename(&begun, path.join(merged)).unwrap();
     // While they are removed.
     for name in &names {
         fs::remove_file(path.join(name)).unwrap();
         assert_eq!(published(&path), expected);
         assert!(check(&path).unwrap().is_sound());
     }
-    // And then a merged index whose end is gone is no compaction under way.
-    fs::write(path.join(merged), &whole[..whole.len() - 1]).unwrap();
-    assert!(matches!(container.load(), Err(ContainerError::Corrupt { .. })));
-    assert!(!check(&path).unwrap().is_sound());
+    // A merged index whose end is gone is no compaction under way, whatever else is there.
+    for others in [false, true] {
+        for len in 0..whole.len() {
+            fs::write(path.join(merged), &whole[..len]).unwrap();
+            assert!(matches!(container.load(), Err(ContainerError::Corrupt { .. })), "{len} bytes");
+            assert!(!check(&path).unwrap().is_sound(), "{len} bytes");
+        }
+        fs::write(path.join(merged), &whole).unwrap();
+        assert_eq!(published(&path), expected, "with others: {others}");
+        let put = |(name, bytes): (&String, &Vec<u8>)| fs::write(path.join(name), bytes).unwrap();
+        names.iter().zip(&indexes).for_each(put);
+    }
 }
 
 /// The incomplete index of a killed compaction stays, and later compactions work.
@@ -200,7 +212,7 @@ fn a_compaction_behind_one_that_was_killed_loses_nothing() {
     (1..3).for_each(write);
     container.compact(Finished::Closed).unwrap();
     write(3);
-    let begun = path.join("merged-0000000000000002.index");
+    let begun = path.join("merging-5eed00c0ffee0001");
     let whole = fs::read(path.join("merged-0000000000000001.index")).unwrap();
     for len in 0..whole.len() {
         fs::write(&begun, &whole[..len]).unwrap();

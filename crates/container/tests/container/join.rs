@@ -4,11 +4,14 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
 
-use hayase_container::{Container, Creation, Durability, Finished, Joining, check};
-use hayase_layout::{ByteCount, GlobalOffset};
+use hayase_container::{
+    Access, Container, ContainerError, ContainerFile, Creation, Durability, Finished, Joining,
+    check,
+};
+use hayase_layout::{ByteCount, Epoch, GlobalOffset};
 
 use super::model::{EAGER, in_memory};
-use super::{create, open, published, read_all};
+use super::{create, identity, open, published, read_all};
 
 /// All files of a directory.
 type Files = BTreeMap<String, Vec<u8>>;
@@ -37,7 +40,7 @@ fn write(container: &Container, writers: std::ops::Range<u32>) {
         let file = open(container, number, number);
         for block in 0..3u64 {
             let at = GlobalOffset((block * 10 + u64::from(number)) * 4);
-            file.write_at(at, &[b'0' + number as u8; 5]).unwrap();
+            file.write_at(at, &[b'0'.wrapping_add(number as u8); 5]).unwrap();
         }
         file.close(Durability::Durable).unwrap();
     }
@@ -117,18 +120,32 @@ fn a_join_that_is_killed_anywhere_loses_nothing() {
     // The order in which a compaction works: each state is what a kill, or a power cut, can leave.
     let mut state = before.clone();
     let mut states = vec![state.clone()];
-    for name in [part, merged] {
-        for len in 0..=after[name].len() {
-            state.insert(name.clone(), after[name][..len].to_vec());
+    let begun = "merging-5eed00c0ffee0001".to_owned();
+    for (name, bytes) in [(part, &after[part]), (&begun, &after[merged])] {
+        for len in 0..=bytes.len() {
+            state.insert(name.clone(), bytes[..len].to_vec());
             states.push(state.clone());
         }
     }
+    // Where a file system can not rename without replacing, both names are there in between.
+    state.insert(merged.clone(), after[merged].clone());
+    states.push(state.clone());
+    state.remove(&begun);
+    states.push(state.clone());
     let gone: Vec<_> = before.keys().filter(|name| !after.contains_key(*name)).collect();
     let (gone_parts, gone_indexes): (Vec<_>, Vec<_>) =
         gone.into_iter().partition(|name| name.ends_with(".part"));
-    for name in gone_indexes.into_iter().chain(gone_parts) {
-        state.remove(name);
-        states.push(state.clone());
+    // A power cut keeps any of what was removed since the last sync.
+    for names in [gone_indexes, gone_parts] {
+        for kept in &names {
+            let mut state = state.clone();
+            state.retain(|name, _| name == *kept || !names.contains(&name));
+            states.push(state);
+        }
+        for name in names {
+            state.remove(name);
+            states.push(state.clone());
+        }
     }
     assert_eq!(state, after);
     for (nth, state) in states.iter().enumerate() {
@@ -136,7 +153,7 @@ fn a_join_that_is_killed_anywhere_loses_nothing() {
         assert_eq!(published(&path), expected, "state {nth}");
         let report = check(&path).unwrap();
         assert!(report.is_sound(), "state {nth}: {:?}", report.problems);
-        // And whoever compacts it next leaves nothing over.
+        // And the next compaction leaves nothing over.
         let container = Container::open(&path, Creation::Never).unwrap();
         container.compact_joining(Finished::All, EAGER).unwrap();
         assert_eq!(published(&path), expected, "state {nth}, compacted");
@@ -147,7 +164,7 @@ fn a_join_that_is_killed_anywhere_loses_nothing() {
 }
 
 #[test]
-fn of_two_compactions_at_once_the_part_that_is_there_counts() {
+fn of_two_compactions_at_once_the_later_part_counts() {
     let top = in_memory();
     let path = top.path().join("F");
     let container = create(&path);
@@ -217,4 +234,85 @@ fn a_part_that_is_lost_keeps_no_other_from_being_joined() {
     let report = check(&path).unwrap();
     assert_eq!(report.problems.len(), 1, "{:?}", report.problems);
     assert!(report.problems[0].path.ends_with("n0-p3-o0.part"));
+}
+
+/// What an export and a flattening do: they read a moment that a compaction ends.
+#[test]
+fn a_reading_of_all_begins_again_where_parts_were_joined_meanwhile() {
+    let top = in_memory();
+    let path = top.path().join("F");
+    let container = create(&path);
+    write(&container, 1..6);
+    let expected = published(&path);
+    let mut turns = 0;
+    let read = container.read_published(|reader, _| {
+        turns += 1;
+        if turns < 3 {
+            write(&container, 5 + turns..6 + turns);
+            container.compact_joining(Finished::Closed, EAGER).unwrap();
+        }
+        let mut bytes = vec![0; reader.size().get() as usize];
+        reader.read_at(GlobalOffset(0), &mut bytes).map(|_| bytes)
+    });
+    let read = read.unwrap();
+    assert_eq!((turns, &read), (3, &published(&path)));
+    assert_eq!(read[4..24], expected[4..24]);
+
+    // What is lost is lost.
+    let part = files(&path).into_keys().find(|name| name.ends_with(".part")).unwrap();
+    fs::remove_file(path.join(part)).unwrap();
+    let mut turns = 0;
+    let lost = container.read_published(|reader, _| {
+        turns += 1;
+        reader.read_at(GlobalOffset(4), &mut [0; 4])
+    });
+    assert!(matches!(lost, Err(ContainerError::MissingPart { .. })) && turns == 1);
+}
+
+/// A file that is written once keeps its parts where they were written.
+#[test]
+fn the_last_to_close_joins_parts_only_of_a_file_that_was_opened_again_and_again() {
+    let top = in_memory();
+    let path = top.path().join("F");
+    let container = create(&path);
+    let mut written = 0;
+    let mut close_many = |writers: u32| {
+        for number in written..written + writers {
+            let (who, epoch) = (identity(number, number), Some(Epoch(1)));
+            let file = ContainerFile::open(container.clone(), Access::Write, who, epoch).unwrap();
+            file.write_at(GlobalOffset(u64::from(number) * 4), &number.to_le_bytes()).unwrap();
+            file.close(Durability::Written).unwrap();
+        }
+        written += writers;
+        container.compact_when_many().unwrap()
+    };
+    assert_eq!(close_many(64), None);
+    let told = close_many(200).unwrap();
+    assert_eq!((told.indexes_removed, told.parts_joined), (264, 0));
+    for _ in 1..8 {
+        let told = close_many(264).unwrap();
+        assert_eq!((told.indexes_removed, told.parts_joined), (264, 0));
+    }
+    let told = close_many(264).unwrap();
+    assert_eq!((told.indexes_removed, told.parts_joined), (264 + 8, 264 * 9));
+    let expected: Vec<u8> = (0..written).flat_map(u32::to_le_bytes).collect();
+    assert!(published(&path) == expected);
+}
+
+/// Nobody merges the few others each time a file is closed.
+#[test]
+fn indexes_of_killed_writers_do_not_count_as_unmerged() {
+    let top = in_memory();
+    let container = create(&top.path().join("F"));
+    for number in 0..80 {
+        let file = open(&container, number, number);
+        file.write_at(GlobalOffset(u64::from(number)), b"x").unwrap();
+        file.publish(Durability::Written).unwrap();
+        drop(file); // as if it were killed
+    }
+    write(&container, 80..140);
+    assert_eq!(container.compact_when_many().unwrap(), None);
+    write(&container, 140..145);
+    let told = container.compact_when_many().unwrap().unwrap();
+    assert_eq!((told.indexes_removed, told.open_writers), (65, 80));
 }
