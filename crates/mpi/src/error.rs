@@ -33,6 +33,8 @@ enum Kind {
     Usual(ErrorClass),
     /// Somebody must hear of it.
     Unusual(ErrorClass),
+    /// The same, and the library must not try it instead.
+    Refused(ErrorClass),
     /// A code of the library.
     Library(c_int),
     /// A code that another process got.
@@ -92,17 +94,23 @@ impl Error {
     /// What the program gets.
     pub(crate) fn code(&self) -> c_int {
         match self.kind {
-            Kind::Usual(class) | Kind::Unusual(class) => {
+            Kind::Usual(class) | Kind::Unusual(class) | Kind::Refused(class) => {
                 real::found().abi.map_or(1, |abi| (abi.error_class)(class))
             }
             Kind::Library(code) | Kind::Other(code) => code,
         }
     }
 
+    /// Whether the library must not do what could not be done, in its own way.
+    pub(crate) fn is_refusal(&self) -> bool {
+        matches!(self.kind, Kind::Refused(_))
+    }
+
     /// Says it, when somebody must hear of it.
     pub(crate) fn tell(&self) {
         static SAID: AtomicU32 = AtomicU32::new(0);
-        let is_unusual = matches!(self.kind, Kind::Unusual(_) | Kind::Library(_));
+        let is_unusual =
+            matches!(self.kind, Kind::Unusual(_) | Kind::Refused(_) | Kind::Library(_));
         if is_unusual && SAID.fetch_add(1, Ordering::Relaxed) < SAID_MAX {
             trace::say(&self.what);
         }
@@ -130,6 +138,9 @@ impl From<ContainerError> for Error {
             ContainerError::Invalid { .. } => return Self::argument(error.to_string()),
             ContainerError::NoRoom { source, .. } => class_of(source),
             ContainerError::Io { source, .. } => class_of(source),
+            ContainerError::Writers { .. } => {
+                return Self { kind: Kind::Refused(ErrorClass::Io), what: chain(&error) };
+            }
             _ => ErrorClass::Io,
         };
         Self::unusual(class, chain(&error))

@@ -10,7 +10,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use hayase_container::{Container, MARK, Reader, Replace, export};
+use hayase_container::{Container, MARK, Replace, export};
 use rustix::fs::{CWD, RenameFlags, renameat_with};
 
 use crate::{abi::ErrorClass, error::Error, trace};
@@ -62,9 +62,8 @@ pub(crate) fn flatten(path: &Path) -> Result<Outcome, Error> {
             return Ok(Outcome::Kept);
         }
     }
-    let reader = Reader::new(&container, &container.load()?)?;
     let beside = beside(path);
-    export(&reader, &beside, Replace::Never, &mut |_| {})?;
+    container.read_published(|reader, _| export(reader, &beside, Replace::Never, &mut |_| {}))?;
     let exchanged = renameat_with(CWD, &beside, CWD, path, RenameFlags::EXCHANGE);
     if exchanged.is_ok() {
         Container::delete(&beside)?;

@@ -104,9 +104,7 @@ fn try_open(
             }
             Err(error) => {
                 trace::say(&format!("{}: {error}", path.display()));
-                // Whatever is wrong, the library says it better, about the same path; but there are
-                // libraries that open a directory.
-                refused = path.is_dir().then_some(error);
+                refused = is_refused(path, &error).then_some(error);
                 if refused.is_some() { Told::Refused } else { Told::Passed }
             }
         }
@@ -149,6 +147,13 @@ fn try_open(
     open_files::insert(handle, file);
     fh.set(handle);
     Ok(Some(0))
+}
+
+/// Whether the call fails for this reason. Most of what is wrong the library says better, about the same path; but
+/// there are libraries that open a directory, and in an area of a job any would write a plain file where a container
+/// has too many writers.
+fn is_refused(path: &Path, error: &Error) -> bool {
+    error.is_refusal() || path.is_dir()
 }
 
 /// What a process answers, whether it could open the file or not, when not all could.
@@ -333,7 +338,10 @@ pub(crate) fn close(fh: Out<Handle>) -> Option<c_int> {
     let file = open_files::find(handle)?;
     // What was written is published, by all.
     let closed = file.container.close(Durability::Written).map_err(Error::from);
-    file.leave();
+    // Rank 0 may join parts; in an area it does not, and programs may write the file as soon as it is closed.
+    if file.comm.rank() != 0 || file.container.container().is_in_area() {
+        file.leave();
+    }
     if let Err(error) = &closed {
         // While the handle has its error handler.
         raise(handle, error);
@@ -342,6 +350,7 @@ pub(crate) fn close(fh: Out<Handle>) -> Option<c_int> {
     let code = original::File_close(fh).unwrap_or(0);
     let common = file.comm.members().agree(closed.is_ok().into());
     let ended = common.and_then(|common| end(&file, common != 0));
+    file.leave();
     // Another thread may still be in a call on it, against MPI's word; then the copy stays.
     if let Some(file) = std::sync::Arc::into_inner(file)
         && let Err(error) = file.into_comm().free()
@@ -365,10 +374,15 @@ fn end(file: &OpenFile, is_whole: bool) -> Result<(), Error> {
         return on_rank_0(file, || Ok(Container::delete(&file.path).map(|()| 0)?)).map(|_| ());
     }
     if file.flatten == Flatten::Close && is_whole {
-        return on_rank_0(file, || flatten(&file.path).map(|_| 0)).map(|_| ());
+        let flat = || {
+            file.leave(); // the last of the group
+            flatten(&file.path).map(|_| 0)
+        };
+        return on_rank_0(file, flat).map(|_| ());
     }
     if file.comm.rank() == 0 && file.container.access() != Access::Read {
-        // The file is the same without; the next to open it reads less with it.
+        // The file is the same without; the next to open it reads less with it. Until that is done nobody makes a
+        // flat file of it.
         if let Err(error) = file.container.container().compact_when_many() {
             trace::say(&format!("{}: its indexes stay apart: {error}", file.path.display()));
         }
@@ -412,5 +426,25 @@ fn publish_all() {
         if let Err(error) = file.container.publish(Durability::Written) {
             trace::say(&format!("{} was not closed: {error}", file.path.display()));
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use hayase_container::ContainerError;
+
+    use super::*;
+
+    /// Whatever it is called: in an area of a job a container is a file for the library.
+    #[test]
+    fn too_many_writers_are_refused_where_a_container_is_shown_as_a_file() {
+        let top = tempfile::tempdir().unwrap();
+        let file = top.path().join("file");
+        std::fs::write(&file, b"").unwrap();
+        let path = file.clone();
+        let full: Error = ContainerError::Writers { path, count: 9, group: 2, most: 10 }.into();
+        assert!(is_refused(&file, &full) && is_refused(top.path(), &full));
+        let missing: Error = ContainerError::NotFound { path: file.clone() }.into();
+        assert!(!is_refused(&file, &missing) && is_refused(top.path(), &missing));
     }
 }

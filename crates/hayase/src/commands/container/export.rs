@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::time::Instant;
 
-use hayase_container::{Container, Creation, Reader, Replace, export};
+use hayase_container::{Container, Creation, PublishedLog, Replace, export};
 use hayase_layout::ByteCount;
 use serde::Serialize;
 
@@ -42,12 +42,13 @@ struct Told {
 pub(super) fn run(args: &ExportArgs, output: &Output) -> anyhow::Result<Status> {
     let begin = Instant::now();
     let container = Container::open(&args.file, Creation::Never)?;
-    let snapshot = container.load()?;
-    let reader = Reader::new(&container, &snapshot)?;
     let replace = if args.force { Replace::Yes } else { Replace::Never };
-    let progress = output.progress(reader.size().get(), "exporting");
-    let done = export(&reader, &args.out, replace, &mut |at| progress.set(at.get()))?;
-    drop(progress);
+    let (done, open_writers) = container.read_published(|reader, snapshot| {
+        let progress = output.progress(reader.size().get(), "exporting");
+        let done = export(reader, &args.out, replace, &mut |at| progress.set(at.get()))?;
+        let is_open = |log: &&PublishedLog| log.closed.is_none();
+        Ok((done, snapshot.logs().values().filter(is_open).count()))
+    })?;
     output.show(&Told {
         container: args.file.clone(),
         out: args.out.clone(),
@@ -55,7 +56,7 @@ pub(super) fn run(args: &ExportArgs, output: &Output) -> anyhow::Result<Status> 
         bytes: done.bytes.get(),
         kernel_bytes: done.kernel_bytes.get(),
         seconds: begin.elapsed().as_secs_f64(),
-        open_writers: snapshot.logs().values().filter(|log| log.closed.is_none()).count(),
+        open_writers,
     })?;
     Ok(Status::Done)
 }
