@@ -124,6 +124,21 @@ servers_killed() {
     on "$node" "$work/bin/killed" --check "$shared/servers" "$synced" 3 || return 1
   done
 }
+# A compaction merges the indexes and leaves the parts on the nodes of their writers; others write on, and read all of it.
+compacted_agrees() {
+  local file=compacted-$mpi inode container parts
+  spread 6 ours "$work/bin/blocks" --write-only "$shared/$file" 4 || return 1
+  inode=$(on 0 stat -c %i "$shared/$file")
+  container=$shared/.hayase-recorded/$(printf %016x "$inode")
+  parts=$(on 0 sh -c 'ls "$1"/*.part' sh "$container")
+  on 1 "$hayase" container compact "$shared/$file" || return 1
+  [ "$(on 2 sh -c 'ls "$1"/*.part' sh "$container")" = "$parts" ] || { say "other parts"; return 1; }
+  [ "$(on 2 sh -c 'ls "$1" | grep -c index' sh "$container")" = 1 ] || { on 2 ls -l "$container"; return 1; }
+  same_on_all_nodes "$file" "$work/plain-blocks" || return 1
+  spread 6 ours "$work/bin/blocks" --write-only "$shared/$file" 4 || return 1
+  on 0 "$hayase" container compact "$shared/$file" && on 2 "$hayase" container check "$shared/$file" || return 1
+  same_on_all_nodes "$file" "$work/plain-blocks"
+}
 # What lies in a part that is gone can not be read, what lies in others can, and check says so.
 part_missing() {
   local file=$shared/blocks-$mpi inode container part
@@ -255,6 +270,7 @@ programs() {
   try parts_are_local
   try names_and_sizes
   try busy_while_open
+  try compacted_agrees
   try part_missing
   if [ "$mpi" = mpich ]; then
     mkdir -p "$work/mount-run"
