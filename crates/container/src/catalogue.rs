@@ -3,7 +3,8 @@
 //!
 //! Several indexes may tell of one writer while a compaction is under way: they tell the same, of the same part or
 //! of a copy in another one ([`Snapshot::add`]). A merged index appears whole, so one that is not complete is
-//! damaged.
+//! damaged; builds before version 2 wrote it under its own name, and one of theirs that is not complete does not
+//! count while others tell what it tells.
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::fs::File;
@@ -12,8 +13,10 @@ use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::time::SystemTime;
 
+use hayase_layout::WriterId;
 use rustix::fs::OFlags;
 
+use crate::compact::is_cut_off;
 use crate::directory::{Directory, is_gone};
 use crate::format::{HEADER_BYTES, HeaderFault, Tail, VERSION, check_header, parse_blocks};
 use crate::limits::{INDEX_BYTES_MAX, LIST_TRIES_MAX};
@@ -39,6 +42,7 @@ pub(crate) struct Loaded {
     /// Bytes behind them.
     torn: u64,
     is_merged: bool,
+    is_written_in_place: bool,
     modified: Option<SystemTime>,
 }
 
@@ -60,14 +64,13 @@ impl Catalogue {
                 names = directory.names()?;
                 continue;
             }
-            // A listing that was made while indexes were merged may have neither the old names nor the new one. In
-            // an area, where parts are not joined, a part is without index then; as it is while its writer has
-            // published nothing.
+            // In an area, where parts are not joined, a part is without index where the listing has not all of them;
+            // as it is while its writer has published nothing.
             if container.is_in_area() && !self.has_uncovered_part(&names) {
                 return Ok(());
             }
             let again = directory.names()?;
-            if indexes(&again).eq(indexes(&names)) {
+            if is_settled(&names, &again) {
                 return Ok(());
             }
             names = again;
@@ -76,7 +79,7 @@ impl Catalogue {
         Err(ContainerError::Limit { path: directory.path().to_owned(), what })
     }
 
-    /// Reads these indexes too, and no others; `false` when one is gone.
+    /// Reads these indexes too, and no others, without those that do not count; `false` when one is gone.
     pub(crate) fn load_some(
         &mut self,
         container: &Container,
@@ -88,7 +91,9 @@ impl Catalogue {
             if matches!(read, Err(Vanished)) {
                 return Ok(false);
             }
-            self.indexes.insert(name, loaded);
+            if loaded.counts() {
+                self.indexes.insert(name, loaded);
+            }
         }
         Ok(true)
     }
@@ -153,11 +158,22 @@ impl Catalogue {
         })
     }
 
-    /// All indexes, merged ones first.
+    /// The indexes that count, merged ones first.
     fn counting(&self) -> impl Iterator<Item = (&String, &Loaded)> {
         let merged = self.indexes.iter().filter(|(_, loaded)| loaded.is_merged);
         let single = self.indexes.iter().filter(|(_, loaded)| !loaded.is_merged);
-        merged.chain(single)
+        merged.filter(|(_, loaded)| loaded.counts()).chain(single)
+    }
+
+    /// Names of those that do not: a compaction of a build before is under way, or was killed.
+    pub(crate) fn not_counting(&self) -> impl Iterator<Item = &str> {
+        self.indexes.iter().filter(|(_, loaded)| !loaded.counts()).map(|(name, _)| name.as_str())
+    }
+
+    /// The parts that are named, by one index or another.
+    pub(crate) fn parts(&self) -> impl Iterator<Item = WriterId> {
+        let logs = self.counting().flat_map(|(_, loaded)| &loaded.contents.logs);
+        logs.map(|published| published.log.part)
     }
 
     /// When an index was written last.
@@ -165,7 +181,7 @@ impl Catalogue {
         self.indexes.values().filter_map(|loaded| loaded.modified).max()
     }
 
-    /// Names of the indexes.
+    /// Names of the indexes that count.
     pub(crate) fn names(&self) -> impl Iterator<Item = &str> {
         self.counting().map(|(name, _)| name.as_str())
     }
@@ -195,8 +211,46 @@ impl Catalogue {
             }
         }
         snapshot.settle();
+        self.require_covered(container, &snapshot)?;
         Ok(snapshot)
     }
+
+    /// What does not count has nothing that others do not tell; otherwise it did count, and its end is damaged.
+    fn require_covered(&self, container: &Path, snapshot: &Snapshot) -> Result<(), ContainerError> {
+        let is_counting = self.counting().next().is_some();
+        for name in self.not_counting() {
+            let loaded = &self.indexes[name];
+            let has_source = has_source(name, self.indexes.keys(), is_counting);
+            if !has_source || !loaded.is_covered(snapshot) {
+                let what = INCOMPLETE.to_owned();
+                let path = container.join(name);
+                return Err(ContainerError::Corrupt { path, at: loaded.read, what });
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Whether what went into the index `name` of a build before, which is not complete and may tell of no writer, can be
+/// there: an index counts, and where there was a merged one before it, one is there (one behind it may have taken its
+/// place).
+pub(crate) fn has_source<'a>(
+    name: &str,
+    mut names: impl Iterator<Item = &'a String>,
+    is_counting: bool,
+) -> bool {
+    let Kind::Merged(number) = names::kind(name) else { return true };
+    let is_another = |other: &String| matches!(names::kind(other), Kind::Merged(n) if n != number);
+    is_counting && (number <= 1 || names.any(is_another))
+}
+
+/// Whether a listing has all indexes, by one that was made behind it. One that was made while indexes were merged may
+/// have neither the old names nor the new one; then the next has a merged index that it has not.
+pub(crate) fn is_settled(names: &[String], again: &[String]) -> bool {
+    let has = |names: &[String], name: &String| names.binary_search(name).is_ok();
+    let is_merged = |name: &&String| matches!(names::kind(name), Kind::Merged(_));
+    indexes(names).all(|name| has(again, name))
+        && again.iter().filter(is_merged).all(|name| has(names, name))
 }
 
 /// The names of indexes among these.
@@ -211,12 +265,27 @@ impl Loaded {
     /// Of which nothing was read yet.
     pub(crate) fn new(name: &str) -> Self {
         let is_merged = matches!(names::kind(name), Kind::Merged(_));
-        Self { is_merged, ..Self::default() }
+        let is_written_in_place = names::is_written_in_place(name);
+        Self { is_merged, is_written_in_place, ..Self::default() }
     }
 
     /// A merged index appears whole; others grow.
     pub(crate) fn is_whole(&self) -> bool {
         !self.is_merged || (self.contents.is_complete && self.torn == 0)
+    }
+
+    /// Whether what it says counts, or that it says it badly.
+    pub(crate) fn counts(&self) -> bool {
+        self.is_whole() || !self.is_written_in_place
+    }
+
+    /// Whether others tell all that it tells, apart from what was cut off.
+    pub(crate) fn is_covered(&self, by: &Snapshot) -> bool {
+        let mut logs = self.contents.logs.iter().map(|published| &published.log);
+        logs.all(|log| {
+            by.logs().contains_key(&log.writer.id)
+                || (!log.records.is_empty() && is_cut_off(log, by))
+        })
     }
 
     pub(crate) fn contents(&self) -> &Contents {

@@ -8,9 +8,10 @@ use std::path::{Path, PathBuf};
 
 use hayase_layout::{ByteCount, Index, WriterId};
 
-use crate::catalogue::{INCOMPLETE, Loaded};
-use crate::compact::is_dead;
-use crate::names::{self, JOINED, Kind};
+use crate::catalogue::{INCOMPLETE, Loaded, has_source, is_settled};
+use crate::compact::{is_dead, parts_among};
+use crate::limits::LIST_TRIES_MAX;
+use crate::names::{self, Kind};
 use crate::snapshot::PublishedLog;
 use crate::{Container, ContainerError, ContainerId, Creation, Snapshot};
 
@@ -69,14 +70,36 @@ impl Report {
 /// Looks at every block, checksum, record and part length of the container at `path`.
 ///
 /// Fails only when there is no container, or it can not be looked at. A writer that is at work while it is
-/// checked shows as one that has not closed.
+/// checked shows as one that has not closed. Where a compaction has removed files meanwhile, it begins again.
 pub fn check(path: &Path) -> Result<Report, ContainerError> {
     let container = Container::open(path, Creation::Never)?;
-    let mut check = Check { container: &container, problems: Vec::new() };
-    let found = check.indexes()?;
-    let parts = check.parts()?;
-    check.incomplete(&found);
+    let mut names = container.directory().names()?;
+    for _ in 1..LIST_TRIES_MAX {
+        let report = check_listed(&container, path, &names)?;
+        let again = container.directory().names()?;
+        if is_settled(&names, &again) && parts_among(&names).all(|part| has(&again, part)) {
+            return Ok(report);
+        }
+        names = again; // indexes were merged, or parts joined
+    }
+    check_listed(&container, path, &names)
+}
+
+fn has(names: &[String], part: WriterId) -> bool {
+    names.binary_search(&names::part(part)).is_ok()
+}
+
+/// Of these files.
+fn check_listed(
+    container: &Container,
+    path: &Path,
+    names: &[String],
+) -> Result<Report, ContainerError> {
+    let mut check = Check { container, problems: Vec::new() };
+    let found = check.indexes(names)?;
+    let parts = check.parts(names)?;
     let snapshot = union(&found);
+    check.incomplete(&found, &snapshot);
     check.uncovered(&snapshot, &parts);
     for published in snapshot.logs().values() {
         check.log(published, &snapshot, &parts);
@@ -102,6 +125,9 @@ pub fn check(path: &Path) -> Result<Report, ContainerError> {
     })
 }
 
+/// What is said of a merged index that does not count yet.
+const BEGUN: &str = "not complete: a compaction is under way, or was killed";
+
 struct Check<'a> {
     container: &'a Container,
     problems: Vec<Problem>,
@@ -111,7 +137,8 @@ struct Check<'a> {
 fn union(found: &BTreeMap<String, FoundIndex>) -> Snapshot {
     let mut snapshot = Snapshot::default();
     let is_merged = |name: &String| matches!(names::kind(name), Kind::Merged(_));
-    let (merged, single): (Vec<_>, Vec<_>) = found.iter().partition(|(name, _)| is_merged(name));
+    let counting = found.iter().filter(|(_, index)| index.loaded.counts());
+    let (merged, single): (Vec<_>, Vec<_>) = counting.partition(|(name, _)| is_merged(name));
     for (_, index) in merged.into_iter().chain(single) {
         snapshot.add(index.loaded.contents());
     }
@@ -146,61 +173,67 @@ impl Check<'_> {
         self.problems.push(Problem { severity: Severity::Damage, path, at, what });
     }
 
-    fn indexes(&mut self) -> Result<BTreeMap<String, FoundIndex>, ContainerError> {
+    fn indexes(
+        &mut self,
+        names: &[String],
+    ) -> Result<BTreeMap<String, FoundIndex>, ContainerError> {
         let directory = self.container.directory();
         let mut found = BTreeMap::new();
-        for name in directory.names()? {
-            match names::kind(&name) {
+        for name in names {
+            match names::kind(name) {
                 Kind::Index(_) | Kind::Merged(_) => {}
                 Kind::Begun(_) => {
-                    let what = "not complete: a compaction is under way, or was killed";
-                    self.add(Severity::Note, &name, None, what);
+                    self.add(Severity::Note, name, None, BEGUN);
                     continue;
                 }
                 Kind::Foreign => {
-                    self.add(Severity::Note, &name, None, "not part of a container");
+                    self.add(Severity::Note, name, None, "not part of a container");
                     continue;
                 }
                 Kind::Mark | Kind::Stub | Kind::Part(_) => continue,
             }
-            let mut loaded = Loaded::new(&name);
-            let read = loaded.read_on(directory, self.container.id(), &name);
+            let mut loaded = Loaded::new(name);
+            let read = loaded.read_on(directory, self.container.id(), name);
             let is_good = read.is_ok();
             match read {
                 Ok(Ok(_)) => {}
                 Ok(Err(_)) => continue, // merged with others meanwhile
-                Err(error) => self.error(directory.shown(&name), &error),
+                Err(error) => self.error(directory.shown(name), &error),
             }
-            let bytes = directory.len(&name).ok().flatten().unwrap_or(0);
+            let bytes = directory.len(name).ok().flatten().unwrap_or(0);
             let torn = loaded.torn();
             if torn > 0 && loaded.is_whole() {
                 let what = format!("{torn} bytes are no whole block: a publication was cut short");
-                self.add(Severity::Unpublished, &name, Some(bytes.saturating_sub(torn)), what);
+                self.add(Severity::Unpublished, name, Some(bytes.saturating_sub(torn)), what);
             }
-            found.insert(name, FoundIndex { loaded, bytes, is_good });
+            found.insert(name.clone(), FoundIndex { loaded, bytes, is_good });
         }
         Ok(found)
     }
 
-    fn parts(&self) -> Result<BTreeMap<WriterId, u64>, ContainerError> {
+    fn parts(&self, names: &[String]) -> Result<BTreeMap<WriterId, u64>, ContainerError> {
         let directory = self.container.directory();
         let mut parts = BTreeMap::new();
-        for name in directory.names()? {
-            if let Kind::Part(id) = names::kind(&name) {
-                let len = directory.len(&name);
-                let len =
-                    len.map_err(|e| ContainerError::io("look at", &directory.shown(&name), e))?;
-                parts.extend(len.map(|len| (id, len)));
-            }
+        for id in parts_among(names) {
+            let name = names::part(id);
+            let len = directory.len(&name);
+            let len = len.map_err(|e| ContainerError::io("look at", &directory.shown(&name), e))?;
+            parts.extend(len.map(|len| (id, len)));
         }
         Ok(parts)
     }
 
-    /// Merged indexes appear whole.
-    fn incomplete(&mut self, found: &BTreeMap<String, FoundIndex>) {
+    /// Merged indexes appear whole; those of builds before did not.
+    fn incomplete(&mut self, found: &BTreeMap<String, FoundIndex>, snapshot: &Snapshot) {
+        let is_counting = found.values().any(|index| index.loaded.counts());
         let is_cut = |index: &FoundIndex| index.is_good && !index.loaded.is_whole();
         for (name, index) in found.iter().filter(|(_, index)| is_cut(index)) {
-            self.add(Severity::Damage, name, Some(index.loaded.read()), INCOMPLETE);
+            let is_begun = !index.loaded.counts()
+                && has_source(name, found.keys(), is_counting)
+                && index.loaded.is_covered(snapshot);
+            let (severity, what) =
+                if is_begun { (Severity::Note, BEGUN) } else { (Severity::Damage, INCOMPLETE) };
+            self.add(severity, name, Some(index.loaded.read()), what);
         }
     }
 
@@ -209,7 +242,7 @@ impl Check<'_> {
             snapshot.logs().values().map(|published| published.log.part).collect();
         for (id, len) in parts.iter().filter(|(id, _)| !named.contains(id)) {
             let name = names::part(*id);
-            if id.node == JOINED || snapshot.logs().contains_key(id) {
+            if names::is_joined(*id) || snapshot.logs().contains_key(id) {
                 let what =
                     "its bytes are in another part: a compaction is under way, or was killed";
                 self.add(Severity::Note, &name, None, what);

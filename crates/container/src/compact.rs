@@ -13,9 +13,10 @@
 
 use std::collections::{BTreeSet, HashSet};
 
-use hayase_layout::{ByteCount, Selection, StreamMap, WriterId};
+use hayase_layout::{ByteCount, Selection, StreamMap, WriterId, WriterLog};
 
 use crate::catalogue::Catalogue;
+use crate::limits::INDEX_BYTES_MAX;
 use crate::names::{self, Kind};
 use crate::snapshot::{Contents, PublishedLog};
 use crate::{Container, ContainerError, Snapshot};
@@ -25,8 +26,12 @@ mod join;
 mod merged;
 #[cfg(test)]
 mod tests;
+#[cfg(test)]
+mod turns;
 
 pub use join::Joining;
+
+use join::Joined;
 
 /// Which writers a compaction may take for finished.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -100,8 +105,9 @@ impl Container {
             records_before: merged.record_count(),
             ..Compacted::default()
         };
-        let mut parts = Named::new(catalogue, &chosen, snapshot, &merged, finished);
-        let dead = dead_writers(&merged, snapshot);
+        let mut parts = Named::new(catalogue, &chosen, snapshot, &merged);
+        // By the cuts that go into the merged index: others may be lost with power.
+        let dead = dead_writers(&merged, &merged);
         merged.retain(|published| !dead.contains(&published.log.writer.id));
         merged.logs_mut().for_each(|published| published.log = published.log.folded());
         told.records_after = merged.record_count();
@@ -115,7 +121,7 @@ impl Container {
         let is_one = matches!(&chosen[..], [name] if matches!(names::kind(name), Kind::Merged(_)));
         let has_left = !parts.left(&merged, &names).is_empty();
         if !chosen.is_empty() && (!is_one || has_left || !small.is_empty()) {
-            parts.joined = self.write_merged(&mut merged, &small)?;
+            parts.joined = self.write_merged(&mut merged, &small, INDEX_BYTES_MAX)?;
             for name in &chosen {
                 self.directory().remove(name)?;
                 told.indexes_removed += 1;
@@ -124,6 +130,9 @@ impl Container {
             self.directory().sync()?;
         }
         self.remove_left(&parts, &merged, &mut told)?;
+        if finished == Finished::All {
+            self.remove_begun()?;
+        }
         self.directory().sync()?;
         Ok(told)
     }
@@ -134,30 +143,58 @@ impl Container {
         &self,
         merged: &mut Snapshot,
         small: &BTreeSet<WriterId>,
+        bytes_max: ByteCount,
     ) -> Result<BTreeSet<WriterId>, ContainerError> {
-        let mut joined = self.join(merged, small)?;
-        let begun = self.begin_merged(merged);
-        if begun.is_err() {
-            joined.forget(self)?;
+        let mut begun = self.begin_merged()?;
+        let mut joined = Joined::default();
+        let written = self
+            .join_where_room(merged, small)
+            .map(|made| joined = made)
+            .and_then(|()| self.fill_merged(&mut begun, merged, bytes_max))
+            // All names, and the bytes of a joined part, are on the disk before it counts; bytes that their writers did
+            // not sync are as safe as before.
+            .and_then(|()| self.directory().sync());
+        let is_written = written.is_ok();
+        let named = written.and_then(|()| self.name_begun(&begun));
+        if let Err(error) = named {
+            if !is_written || matches!(error, ContainerError::NoRoom { .. }) {
+                // Nothing names it. Whatever stays is removed by the next compaction where nobody is at work.
+                let _ = self.forget_begun(&begun).and_then(|()| joined.forget(self));
+            }
+            return Err(error);
         }
-        self.publish_merged(&begun?)?;
+        self.directory().sync()?;
         Ok(joined.sources)
     }
 
-    /// Removes parts that no index names any more, and, where nobody is at work, what killed compactions have begun.
+    /// Without room for the bytes of small parts they stay where they are, and their indexes are merged.
+    fn join_where_room(
+        &self,
+        merged: &mut Snapshot,
+        small: &BTreeSet<WriterId>,
+    ) -> Result<Joined, ContainerError> {
+        if small.is_empty() {
+            return Ok(Joined::default());
+        }
+        let mut moved = merged.clone();
+        match self.join(&mut moved, small) {
+            Ok(joined) => {
+                *merged = moved;
+                Ok(joined)
+            }
+            Err(ContainerError::NoRoom { .. }) => Ok(Joined::default()),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Removes the parts that no index names any more.
     fn remove_left(
         &self,
         parts: &Named,
         merged: &Snapshot,
         told: &mut Compacted,
     ) -> Result<(), ContainerError> {
-        let names = self.directory().names()?;
-        if parts.finished == Finished::All {
-            for name in names.iter().filter(|name| matches!(names::kind(name), Kind::Begun(_))) {
-                self.directory().remove(name)?;
-            }
-        }
-        for part in parts.left(merged, &names) {
+        for part in parts.left(merged, &self.directory().names()?) {
             let name = names::part(part);
             let len = self.directory().len(&name);
             let len =
@@ -172,6 +209,38 @@ impl Container {
         }
         Ok(())
     }
+
+    /// Removes what killed compactions have begun: what no index names, and no index will.
+    ///
+    /// A compaction that is at work begins its index before it makes a part. So it has either published that index,
+    /// which is read below, or never will: what it has begun is gone.
+    fn remove_begun(&self) -> Result<(), ContainerError> {
+        let joined: Vec<WriterId> = parts_among(&self.directory().names()?)
+            .filter(|part| names::is_joined(*part))
+            .collect();
+        for name in self.directory().names()? {
+            if matches!(names::kind(&name), Kind::Begun(_)) {
+                self.directory().remove(&name)?;
+            }
+        }
+        let mut catalogue = Catalogue::default();
+        catalogue.refresh(self)?;
+        let begun = catalogue.not_counting().map(str::to_owned).collect::<Vec<_>>();
+        begun.iter().try_for_each(|name| self.directory().remove(name))?;
+        let named: HashSet<WriterId> = catalogue.parts().collect();
+        joined
+            .iter()
+            .filter(|part| !named.contains(part))
+            .try_for_each(|part| self.directory().remove(&names::part(*part)))
+    }
+}
+
+/// The parts among `names`.
+pub(crate) fn parts_among(names: &[String]) -> impl Iterator<Item = WriterId> {
+    names.iter().filter_map(|name| match names::kind(name) {
+        Kind::Part(id) => Some(id),
+        _ => None,
+    })
 }
 
 /// Which parts the indexes name.
@@ -180,7 +249,6 @@ struct Named {
     chosen: HashSet<WriterId>,
     /// By others.
     outside: HashSet<WriterId>,
-    finished: Finished,
     /// Whose bytes are in another part now.
     joined: BTreeSet<WriterId>,
 }
@@ -191,7 +259,6 @@ impl Named {
         chosen: &[String],
         snapshot: &Snapshot,
         merged: &Snapshot,
-        finished: Finished,
     ) -> Self {
         let logs = chosen.iter().flat_map(|name| &catalogue.contents(name).logs);
         let ids = |published: &PublishedLog| [published.log.writer.id, published.log.part];
@@ -200,7 +267,6 @@ impl Named {
         Self {
             chosen: logs.flat_map(ids).collect(),
             outside: outside.map(|(_, published)| published.log.part).collect(),
-            finished,
             joined: BTreeSet::new(),
         }
     }
@@ -211,21 +277,13 @@ impl Named {
     }
 
     /// The parts among `names` that were named by the indexes that are merged, and that `merged` does not name.
-    /// Where nobody is at work, parts too that a killed compaction has made and nothing names.
     fn left(&self, merged: &Snapshot, names: &[String]) -> Vec<WriterId> {
         let named: HashSet<WriterId> =
             merged.logs().values().map(|published| published.log.part).collect();
-        let parts = names.iter().filter_map(|name| match names::kind(name) {
-            Kind::Part(id) => Some(id),
-            _ => None,
-        });
         let is_left = |id: &WriterId| {
-            let is_of_killed = self.finished == Finished::All && join::is_joined(*id);
-            (self.chosen.contains(id) || is_of_killed)
-                && !named.contains(id)
-                && !self.outside.contains(id)
+            self.chosen.contains(id) && !named.contains(id) && !self.outside.contains(id)
         };
-        parts.filter(is_left).collect()
+        parts_among(names).filter(is_left).collect()
     }
 }
 
@@ -272,15 +330,18 @@ fn dead_writers(merged: &Snapshot, all: &Snapshot) -> Vec<WriterId> {
 
 /// Whether its writer closed, and the cuts of `all` leave no byte of it.
 pub(crate) fn is_dead(published: &PublishedLog, all: &Snapshot) -> bool {
-    let log = &published.log;
-    published.closed.is_some()
-        && log.records.iter().all(|record| {
-            let bound = all.bound(record.epoch).get();
-            bound == 0 || first_byte(log, &record.selection).is_none_or(|first| first >= bound)
-        })
+    published.closed.is_some() && is_cut_off(&published.log, all)
 }
 
-fn first_byte(log: &hayase_layout::WriterLog, selection: &Selection) -> Option<u64> {
+/// Whether the cuts of `all` leave no byte of it.
+pub(crate) fn is_cut_off(log: &WriterLog, all: &Snapshot) -> bool {
+    log.records.iter().all(|record| {
+        let bound = all.bound(record.epoch).get();
+        bound == 0 || first_byte(log, &record.selection).is_none_or(|first| first >= bound)
+    })
+}
+
+fn first_byte(log: &WriterLog, selection: &Selection) -> Option<u64> {
     match selection {
         Selection::Run(run) => Some(run.start().0),
         Selection::View { view, window } => {

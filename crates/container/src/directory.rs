@@ -9,6 +9,7 @@ use std::io;
 use std::os::fd::OwnedFd;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
+use std::time::SystemTime;
 
 use rustix::fs::{self, AtFlags, Mode, OFlags};
 use rustix::io::Errno;
@@ -57,6 +58,7 @@ impl Directory {
     }
 
     pub(crate) fn open_file(&self, name: &str, flags: OFlags) -> io::Result<File> {
+        stop::look()?;
         let mode = Mode::from_raw_mode(0o666);
         let flags = flags | OFlags::CLOEXEC | OFlags::NOFOLLOW;
         Ok(File::from(retry(|| fs::openat(&self.fd, name, flags, mode))?))
@@ -73,6 +75,10 @@ impl Directory {
 
     /// All names in it, sorted; without `.` and `..`. Names that are no UTF-8 with replacements.
     pub(crate) fn names(&self) -> Result<Vec<String>, ContainerError> {
+        stop::list_slowly(|| self.list())
+    }
+
+    fn list(&self) -> Result<Vec<String>, ContainerError> {
         let failed =
             |errno: Errno| ContainerError::io("list the directory", &self.path, errno.into());
         let mut names = Vec::new();
@@ -87,19 +93,10 @@ impl Directory {
         Ok(names)
     }
 
-    /// Gives a file another name, which nobody has: `AlreadyExists` otherwise.
+    /// Gives a file another name. A file that has it would be replaced: for names that are drawn.
     pub(crate) fn rename_file(&self, from: &str, to: &str) -> io::Result<()> {
         stop::step()?;
-        let (dir, flags) = (&self.fd, fs::RenameFlags::NOREPLACE);
-        match retry(|| fs::renameat_with(dir, from, dir, to, flags)) {
-            // File systems that can not refuse to replace: NFS, Lustre. A link never replaces.
-            Err(Errno::INVAL | Errno::NOSYS | Errno::NOTSUP) => {
-                retry(|| fs::linkat(dir, from, dir, to, AtFlags::empty()))?;
-                stop::step()?;
-                Ok(retry(|| fs::unlinkat(dir, from, AtFlags::empty()))?)
-            }
-            answer => Ok(answer?),
-        }
+        Ok(retry(|| fs::renameat(&self.fd, from, &self.fd, to))?)
     }
 
     /// It is well when it is gone already.
@@ -184,44 +181,108 @@ pub fn is_hidden_name(name: &str) -> bool {
     random.is_some_and(|(_, hex)| hex.len() == 16 && hex.bytes().all(|b| b.is_ascii_hexdigit()))
 }
 
-/// Random enough to be alone: keys from the system, and a new state each time.
+/// Random enough to be alone: keys from the system, and a new state each time; of a process that was forked, whose keys
+/// are those of its parent, by its number and the time.
 pub(crate) fn random() -> u64 {
-    RandomState::new().hash_one(0)
+    RandomState::new().hash_one((std::process::id(), SystemTime::now()))
 }
 
-/// Tests stop a thread before one of the changes that it makes to directories, as a kill does.
+/// Tests stop a thread before one of the changes that it makes to directories, as a kill does, or let several take
+/// turns.
 #[cfg(test)]
 pub(crate) mod stop {
-    use std::cell::Cell;
+    use std::cell::RefCell;
+    use std::hash::{BuildHasher, BuildHasherDefault, DefaultHasher};
     use std::io;
+    use std::sync::mpsc::{Receiver, Sender};
+
+    use crate::ContainerError;
+
+    /// What a thread waits for before each of its steps: changes, opens, and the halves of listings.
+    pub(crate) struct Turns {
+        pub(crate) arrived: Sender<()>,
+        /// Without a sender it is killed.
+        pub(crate) go: Receiver<()>,
+        /// Which names a listing finds in its first half.
+        pub(crate) seed: u64,
+    }
 
     thread_local! {
-        static LEFT: Cell<Option<u64>> = const { Cell::new(None) };
+        static LEFT: RefCell<Option<u64>> = const { RefCell::new(None) };
+        static TURNS: RefCell<Option<Turns>> = const { RefCell::new(None) };
     }
 
     /// This number of changes is made; then every one fails, until this is called again.
     pub(crate) fn after(changes: Option<u64>) {
-        LEFT.set(changes);
+        LEFT.replace(changes);
     }
 
+    /// This thread takes turns with others.
+    pub(crate) fn take_turns(turns: Turns) {
+        TURNS.replace(Some(turns));
+    }
+
+    /// Before a change.
     pub(super) fn step() -> io::Result<()> {
-        match LEFT.get() {
+        look()?;
+        LEFT.with_borrow_mut(|left| match left {
             None => Ok(()),
             Some(0) => Err(io::Error::other("stopped")),
             Some(left) => {
-                LEFT.set(Some(left - 1));
+                *left -= 1;
                 Ok(())
             }
-        }
+        })
+    }
+
+    /// Before something that changes nothing.
+    pub(super) fn look() -> io::Result<()> {
+        TURNS.with_borrow(|turns| {
+            let Some(turns) = turns else { return Ok(()) };
+            let _ = turns.arrived.send(());
+            turns.go.recv().map_err(|_| io::Error::other("stopped"))
+        })
+    }
+
+    /// A listing takes time: half of the names are as they were before a step, the others as they are behind it.
+    pub(super) fn list_slowly(
+        list: impl Fn() -> Result<Vec<String>, ContainerError>,
+    ) -> Result<Vec<String>, ContainerError> {
+        let Some(seed) = TURNS.with_borrow(|turns| turns.as_ref().map(|turns| turns.seed)) else {
+            return list();
+        };
+        let failed = |source| ContainerError::io("list", std::path::Path::new("F"), source);
+        let hasher = BuildHasherDefault::<DefaultHasher>::default();
+        let is_first = |name: &String| hasher.hash_one((name, seed)) & 1 == 0;
+        look().map_err(failed)?;
+        let mut names = list()?;
+        names.retain(is_first);
+        look().map_err(failed)?;
+        names.extend(list()?.into_iter().filter(|name| !is_first(name)));
+        names.sort_unstable();
+        Ok(names)
     }
 }
 
 #[cfg(not(test))]
 mod stop {
+    use crate::ContainerError;
+
     /// Only tests stop.
     #[expect(clippy::unnecessary_wraps, reason = "the one of tests fails")]
     pub(super) fn step() -> std::io::Result<()> {
         Ok(())
+    }
+
+    #[expect(clippy::unnecessary_wraps, reason = "the one of tests fails")]
+    pub(super) fn look() -> std::io::Result<()> {
+        Ok(())
+    }
+
+    pub(super) fn list_slowly(
+        list: impl Fn() -> Result<Vec<String>, ContainerError>,
+    ) -> Result<Vec<String>, ContainerError> {
+        list()
     }
 }
 

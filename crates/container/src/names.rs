@@ -5,11 +5,13 @@
 //! stub                         empty; what an MPI library opens to have a handle
 //! n3-p4711-o1.part             bytes that one writer wrote
 //! n3-p4711-o1.index            what it published about them
-//! merged-00000000000000a1.index   indexes of many writers, by compaction
+//! merged-8badf00d000000a1.index   indexes of many writers, by compaction
 //! merging-5eed00c0ffee0001        the same while it is written: it does not count
 //! ```
 
 use hayase_layout::{NodeId, WriterId};
+
+use crate::directory::random;
 
 /// The mark of a container.
 pub const MARK: &str = ".hayase-container";
@@ -38,6 +40,25 @@ pub(crate) enum Kind {
 /// The node in the name of a part into which others were joined, so that the name is larger than theirs. A node may
 /// have this number too: the process of a joined part is larger than those of the parts that went into it.
 pub(crate) const JOINED: NodeId = NodeId(u16::MAX);
+
+/// The bit in the numbers that compactions draw. Openings of writers have less than 53 bits, and builds before version
+/// 2 counted merged indexes from 1 on.
+const DRAWN: u64 = 1 << 63;
+
+/// A number for what a compaction makes, which no other has.
+pub(crate) fn drawn() -> u64 {
+    random() | DRAWN
+}
+
+/// Whether a part was made by joining others.
+pub(crate) fn is_joined(part: WriterId) -> bool {
+    part.node == JOINED && part.opening & DRAWN != 0
+}
+
+/// Whether a merged index is of a build before version 2, which wrote it under its own name: a kill leaves a part of it.
+pub(crate) fn is_written_in_place(name: &str) -> bool {
+    matches!(kind(name), Kind::Merged(number) if number & DRAWN == 0)
+}
 
 pub(crate) fn part(id: WriterId) -> String {
     format!("{}.part", stem(id))

@@ -9,7 +9,7 @@ use std::os::unix::fs::FileExt;
 use hayase_layout::{ByteCount, Epoch, Index};
 use rustix::fs::OFlags;
 
-use crate::catalogue::{Loaded, Vanished, indexes};
+use crate::catalogue::{Loaded, Vanished, indexes, is_settled};
 use crate::directory::Directory;
 use crate::format::{Entry, HEADER_BYTES, check_header, last_block};
 use crate::limits::{LIST_TRIES_MAX, SUMMARY_BLOCK_MAX};
@@ -69,9 +69,8 @@ impl Container {
                     _ => all = None,
                 }
             }
-            // A listing that was made while indexes were merged may have neither the old names nor the new one.
             let again = self.directory().names()?;
-            if indexes(&again).eq(indexes(&names)) {
+            if is_settled(&names, &again) {
                 return Ok(all);
             }
             names = again;

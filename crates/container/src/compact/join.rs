@@ -9,14 +9,13 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
-use std::io::{self, BufWriter, Write};
+use std::io::{BufWriter, Write};
 use std::path::Path;
 
 use hayase_layout::{ByteCount, LocalExtent, LocalOffset, WriterId, WriterLog};
 
 use super::first_byte;
-use crate::directory::random;
-use crate::limits::{JOIN_BYTES_AT_CLOSE, JOIN_PARTS_MAX, JOIN_SMALL, NAME_TRIES_MAX};
+use crate::limits::{JOIN_BYTES_AT_CLOSE, JOIN_PARTS_MAX, JOIN_SMALL};
 use crate::names::{self, JOINED};
 use crate::parts::Parts;
 use crate::{Container, ContainerError, Snapshot};
@@ -178,20 +177,12 @@ impl Container {
 
     /// A part of a name that no part ever had, larger than the names of those that go into it.
     fn create_joined(&self, generation: u32) -> Result<(WriterId, File), ContainerError> {
-        for _ in 0..NAME_TRIES_MAX {
-            let id = WriterId { node: JOINED, process: generation, opening: random() };
-            let name = names::part(id);
-            match self.directory().create_file(&name) {
-                Ok(file) => return Ok((id, file)),
-                Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
-                Err(source) => {
-                    let path = self.directory().shown(&name);
-                    return Err(ContainerError::io("create the joined part", &path, source));
-                }
-            }
-        }
-        let what = format!("{NAME_TRIES_MAX} names for a joined part are taken");
-        Err(ContainerError::Limit { path: self.path().to_owned(), what })
+        let id = WriterId { node: JOINED, process: generation, opening: names::drawn() };
+        let name = names::part(id);
+        let file = self.directory().create_file(&name).map_err(|source| {
+            ContainerError::io("create the joined part", &self.directory().shown(&name), source)
+        });
+        Ok((id, file?))
     }
 }
 
@@ -214,9 +205,4 @@ fn is_of_part(error: &ContainerError) -> bool {
         }
         _ => false,
     }
-}
-
-/// Whether a part was made by joining others, by its name.
-pub(super) fn is_joined(part: WriterId) -> bool {
-    part.node == JOINED
 }

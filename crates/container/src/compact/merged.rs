@@ -2,49 +2,49 @@
 //! durable. So one that does not end as it should is damaged, and never begun.
 
 use std::fs::File;
-use std::io::{self, Write};
+use std::io::Write;
 use std::path::Path;
 
 use hayase_layout::ByteCount;
 
-use crate::directory::random;
 use crate::format::block::split_entries;
 use crate::format::{Entry, draw_block, draw_header};
-use crate::limits::{INDEX_BYTES_MAX, NAME_TRIES_MAX};
-use crate::names::{self, Kind};
+use crate::names;
 use crate::{Container, ContainerError, Snapshot};
 
+/// A merged index that does not count yet.
+#[derive(Debug)]
+pub(super) struct Begun {
+    name: String,
+    file: File,
+}
+
 impl Container {
-    /// Writes it, durably; under which name.
-    pub(super) fn begin_merged(&self, merged: &Snapshot) -> Result<String, ContainerError> {
-        self.begin_bounded(merged, INDEX_BYTES_MAX)
-    }
-
-    pub(super) fn begin_bounded(
-        &self,
-        merged: &Snapshot,
-        bytes_max: ByteCount,
-    ) -> Result<String, ContainerError> {
-        let name = names::begun(random());
-        let path = self.directory().shown(&name);
-        let mut file = self
-            .directory()
-            .create_file(&name)
-            .map_err(|source| ContainerError::io("create the merged index", &path, source))?;
-        let filled = self.fill_merged(merged, &mut file, &path, bytes_max);
-        if filled.is_err() {
-            self.directory().remove(&name)?;
+    /// Before anything that it will name is made: whoever takes its name away knows that nothing will name that.
+    pub(super) fn begin_merged(&self) -> Result<Begun, ContainerError> {
+        let name = names::begun(names::drawn());
+        match self.directory().create_file(&name) {
+            Ok(file) => Ok(Begun { name, file }),
+            Err(source) => {
+                let path = self.directory().shown(&name);
+                Err(ContainerError::io("create the merged index", &path, source))
+            }
         }
-        filled.map(|()| name)
     }
 
-    fn fill_merged(
+    /// It never gets a name that counts.
+    pub(super) fn forget_begun(&self, begun: &Begun) -> Result<(), ContainerError> {
+        self.directory().remove(&begun.name)
+    }
+
+    /// All of it, durably.
+    pub(super) fn fill_merged(
         &self,
+        begun: &mut Begun,
         merged: &Snapshot,
-        file: &mut File,
-        path: &Path,
         bytes_max: ByteCount,
     ) -> Result<(), ContainerError> {
+        let (file, path) = (&mut begun.file, &self.directory().shown(&begun.name));
         let failed = |source| ContainerError::io("write the merged index", path, source);
         let limit = |what: String| ContainerError::Limit { path: path.to_owned(), what };
         let mut lists = split_entries(merged.entries()).map_err(|_| {
@@ -65,31 +65,13 @@ impl Container {
         file.sync_all().map_err(failed)
     }
 
-    /// Gives the index `begun` its name, durably: it counts.
-    pub(super) fn publish_merged(&self, begun: &str) -> Result<(), ContainerError> {
-        // What it names is durable before.
-        self.directory().sync()?;
-        let numbers =
-            self.directory().names()?.into_iter().filter_map(|name| match names::kind(&name) {
-                Kind::Merged(number) => Some(number),
-                _ => None,
-            });
-        let mut number = numbers.max().unwrap_or(0);
-        for _ in 0..NAME_TRIES_MAX {
-            number = number.wrapping_add(1);
-            let name = names::merged(number);
-            match self.directory().rename_file(begun, &name) {
-                Ok(()) => return self.directory().sync(),
-                Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
-                // It may have happened all the same: what it names stays.
-                Err(source) => {
-                    let path = self.directory().shown(&name);
-                    return Err(ContainerError::io("name the merged index", &path, source));
-                }
-            }
-        }
-        let what = format!("{NAME_TRIES_MAX} names for a merged index are taken");
-        Err(ContainerError::Limit { path: self.path().to_owned(), what })
+    /// Gives it a name that counts. Behind an error it may have one all the same, as where a server of files did not
+    /// answer; not where there was no room for it.
+    pub(super) fn name_begun(&self, begun: &Begun) -> Result<(), ContainerError> {
+        let name = names::merged(names::drawn());
+        self.directory().rename_file(&begun.name, &name).map_err(|source| {
+            ContainerError::io("name the merged index", &self.directory().shown(&name), source)
+        })
     }
 }
 

@@ -13,18 +13,18 @@ use crate::{
 };
 
 /// All parts that are small, however few.
-const EAGER: Joining =
+pub(super) const EAGER: Joining =
     Joining { parts_max: 1, small: ByteCount::mib(1), bytes_max: ByteCount::mib(1) };
 
 /// A container that was compacted before, with new writers, one of them at work; another wrote only what was cut off.
-struct Used {
-    top: tempfile::TempDir,
-    container: Container,
+pub(super) struct Used {
+    pub(super) top: tempfile::TempDir,
+    pub(super) container: Container,
     at_work: ContainerFile,
-    expected: Vec<u8>,
+    pub(super) expected: Vec<u8>,
 }
 
-fn open(container: &Container, access: Access) -> ContainerFile {
+pub(super) fn open(container: &Container, access: Access) -> ContainerFile {
     let opening = next_opening();
     let who = Identity { node: NodeId(7), process: 1, opening, rank: Rank(0) };
     ContainerFile::open(container.clone(), access, who, None).unwrap()
@@ -36,14 +36,14 @@ fn write(container: &Container, at: u64, bytes: &[u8]) -> ContainerFile {
     file
 }
 
-fn read(container: &Container) -> Vec<u8> {
+pub(super) fn read(container: &Container) -> Vec<u8> {
     let file = open(container, Access::Read);
     let mut bytes = vec![0; file.size().unwrap().get() as usize];
     assert_eq!(file.read_at(GlobalOffset(0), &mut bytes).unwrap(), bytes.len());
     bytes
 }
 
-fn used() -> Used {
+pub(super) fn used() -> Used {
     // In memory: syncs cost nothing there.
     let top = tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir()).unwrap();
     let container = Container::open(&top.path().join("F"), Creation::Exclusive).unwrap();
@@ -151,8 +151,9 @@ fn compactions_of_what_was_read_before_another_one_lose_nothing() {
 fn what_would_be_too_large_to_be_read_is_not_merged() {
     let Used { container, expected, top: _top, .. } = used();
     let names = container.directory().names().unwrap();
-    let snapshot = container.load().unwrap();
-    let error = container.begin_bounded(&snapshot, ByteCount(200)).unwrap_err();
+    let mut snapshot = container.load().unwrap();
+    let parts: BTreeSet<_> = snapshot.logs().values().map(|published| published.log.part).collect();
+    let error = container.write_merged(&mut snapshot, &parts, ByteCount(200)).unwrap_err();
     assert!(matches!(error, ContainerError::Limit { .. }), "{error}");
     assert_eq!(container.directory().names().unwrap(), names, "nothing is left of it");
     assert_eq!(read(&container), expected);

@@ -8,7 +8,7 @@ use hayase_container::{
 };
 use hayase_layout::GlobalOffset;
 
-use super::{create, cyclic, open, published, window};
+use super::{create, cyclic, merged_name, open, published, window};
 
 /// Publishes four times (a view, offsets, a cut, a rewrite) without closing; the file after each, and the
 /// length of the index then.
@@ -164,7 +164,7 @@ fn a_compaction_that_is_killed_anywhere_loses_nothing() {
     let indexes = names.each_ref().map(|name| keep(name));
     let told = container.compact(Finished::Closed).unwrap();
     assert_eq!((told.writers, told.indexes_removed), (3, 3));
-    let merged = "merged-0000000000000001.index";
+    let merged = &merged_name(&path);
     let whole = keep(merged);
 
     // Before the old indexes are removed, with every length of the new one, which has no name of its own before it is
@@ -213,7 +213,7 @@ fn a_compaction_behind_one_that_was_killed_loses_nothing() {
     container.compact(Finished::Closed).unwrap();
     write(3);
     let begun = path.join("merging-5eed00c0ffee0001");
-    let whole = fs::read(path.join("merged-0000000000000001.index")).unwrap();
+    let whole = fs::read(path.join(merged_name(&path))).unwrap();
     for len in 0..whole.len() {
         fs::write(&begun, &whole[..len]).unwrap();
         write(4 + len as u32);

@@ -4,9 +4,9 @@ use std::fs;
 use std::path::Path;
 
 use hayase_container::{Container, ContainerError, Creation, Durability, Finished, check};
-use hayase_layout::GlobalOffset;
+use hayase_layout::{ByteCount, GlobalOffset};
 
-use super::{create, open};
+use super::{create, merged_name, open, published};
 
 /// Every bit of the index of a writer that closed, and of one that was killed: of what was published as a whole nothing is
 /// taken for what a kill tore off.
@@ -83,7 +83,7 @@ fn no_flipped_bit_of_a_merged_index_is_believed() {
         file.close(Durability::Durable).unwrap();
     }
     container.compact(Finished::Closed).unwrap();
-    let index = path.join("merged-0000000000000001.index");
+    let index = path.join(merged_name(&path));
     let good = fs::read(&index).unwrap();
     let flip = |bit: usize| {
         let mut bad = good.clone();
@@ -136,9 +136,80 @@ fn a_container_of_version_1_is_read_written_and_compacted() {
     let file = open(&container, 8, 0);
     file.write_at(GlobalOffset(3), b" and new").unwrap();
     file.close(Durability::Durable).unwrap();
-    assert_eq!(super::published(&path), b"old and new");
+    assert_eq!(published(&path), b"old and new");
     container.compact_joining(Finished::Closed, super::model::EAGER).unwrap();
-    assert_eq!(super::published(&path), b"old and new");
+    assert_eq!(published(&path), b"old and new");
+}
+
+/// A build before version 2 wrote a merged index under its own name, numbered from 1 on. Killed while it did, it left
+/// a part of it, and then the indexes that went into it are there.
+#[test]
+fn a_compaction_of_version_1_that_was_killed_does_not_count() {
+    let top = super::model::in_memory();
+    let path = top.path().join("F");
+    let container = create(&path);
+    let write = |number: u32, at: u64, bytes: &[u8]| {
+        let file = open(&container, number, 0);
+        file.write_at(GlobalOffset(at), bytes).unwrap();
+        file.close(Durability::Durable).unwrap();
+    };
+    write(1, 0, b"first");
+    write(2, 5, b" second");
+    write(3, 50, b"third");
+    let singles = [1, 2, 3].map(|number| path.join(format!("n0-p{number}-o0.index")));
+    let kept = singles.each_ref().map(|single| fs::read(single).unwrap());
+    container.compact(Finished::Closed).unwrap();
+    let (merged, begun) =
+        (path.join(merged_name(&path)), path.join("merged-0000000000000001.index"));
+    set_version(&merged, 1);
+    let whole = fs::read(&merged).unwrap();
+    fs::remove_file(&merged).unwrap();
+    let last_block = whole.windows(4).rposition(|bytes| bytes == b"HYBK").unwrap();
+    for cuts in [false, true] {
+        for len in (0..=last_block).rev() {
+            singles.iter().zip(&kept).for_each(|(single, bytes)| fs::write(single, bytes).unwrap());
+            write_parts(&path);
+            fs::write(&begun, &whole[..len]).unwrap();
+            if cuts {
+                let file = open(&container, 4, 0);
+                file.set_size(ByteCount(20), file.proposed_epoch()).unwrap();
+                file.close(Durability::Durable).unwrap();
+            }
+            let require = |bytes: &[u8], when: &str| {
+                assert_eq!(published(&path)[..12], *bytes, "{len} bytes, cuts: {cuts}, {when}");
+                let report = check(&path).unwrap();
+                assert!(report.is_sound(), "{len} bytes, {when}: {:?}", report.problems);
+            };
+            require(b"first second", "killed");
+            // The last process to close merges the others all the same.
+            container.compact_joining(Finished::Closed, super::model::EAGER).unwrap();
+            require(b"first second", "compacted");
+            assert!(begun.exists());
+            container.compact(Finished::All).unwrap();
+            require(b"first second", "compacted with all");
+            assert!(!begun.exists() && check(&path).unwrap().problems.is_empty());
+            // Alone it is what a compaction left that had ended.
+            fs::remove_file(path.join(merged_name(&path))).unwrap();
+            fs::write(&begun, &whole[..len]).unwrap();
+            let loaded = container.load();
+            assert!(matches!(loaded, Err(ContainerError::Corrupt { .. })), "{len}: {loaded:?}");
+            assert!(!check(&path).unwrap().is_sound(), "{len}");
+            fs::remove_file(&begun).unwrap();
+        }
+    }
+}
+
+/// The parts of three writers, and no joined ones.
+fn write_parts(path: &Path) {
+    for entry in fs::read_dir(path).unwrap() {
+        let entry = entry.unwrap();
+        if entry.file_name().to_str().unwrap().ends_with(".part") {
+            fs::remove_file(entry.path()).unwrap();
+        }
+    }
+    for (number, bytes) in [(1, &b"first"[..]), (2, b" second"), (3, b"third")] {
+        fs::write(path.join(format!("n0-p{number}-o0.part")), bytes).unwrap();
+    }
 }
 
 #[test]

@@ -57,6 +57,15 @@ fn read_all(file: &ContainerFile) -> Vec<u8> {
     bytes
 }
 
+/// The name of the only merged index.
+fn merged_name(path: &Path) -> String {
+    let names = std::fs::read_dir(path).unwrap();
+    let mut names = names.map(|entry| entry.unwrap().file_name().into_string().unwrap());
+    let merged = names.by_ref().find(|name| name.starts_with("merged-")).unwrap();
+    assert!(!names.any(|name| name.starts_with("merged-")));
+    merged
+}
+
 /// All of the file as it is published.
 fn published(path: &Path) -> Vec<u8> {
     let container = Container::open(path, Creation::Never).unwrap();
