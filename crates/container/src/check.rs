@@ -190,7 +190,7 @@ impl Check<'_> {
                     self.add(Severity::Note, name, None, "not part of a container");
                     continue;
                 }
-                Kind::Mark | Kind::Stub | Kind::Part(_) => continue,
+                Kind::Mark | Kind::Stub | Kind::Part(_) | Kind::Removed => continue,
             }
             let mut loaded = Loaded::new(name);
             let read = loaded.read_on(directory, self.container.id(), name);

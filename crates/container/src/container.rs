@@ -213,7 +213,7 @@ impl Container {
             let bytes = match names::kind(&name) {
                 Kind::Part(_) => &mut usage.part_bytes,
                 Kind::Index(_) | Kind::Merged(_) | Kind::Begun(_) => &mut usage.index_bytes,
-                Kind::Mark | Kind::Stub | Kind::Foreign => continue,
+                Kind::Mark | Kind::Stub | Kind::Removed | Kind::Foreign => continue,
             };
             bytes.0 += self.directory.len(&name).map_err(failed)?.unwrap_or(0);
         }

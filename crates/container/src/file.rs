@@ -132,8 +132,13 @@ impl ContainerFile {
     }
 
     fn require_room(&self, group: usize, writers_max: usize) -> Result<(), ContainerError> {
-        let count = self.others().writers();
-        if !self.access.may_write() || count.saturating_add(group) <= writers_max {
+        if !self.access.may_write() || self.writers_at_most().saturating_add(group) <= writers_max {
+            return Ok(());
+        }
+        // Ends of merged indexes count a writer twice of which two tell.
+        self.refresh()?;
+        let count = self.writers_at_most();
+        if count.saturating_add(group) <= writers_max {
             return Ok(());
         }
         Err(ContainerError::Writers {
@@ -142,6 +147,10 @@ impl ContainerFile {
             group,
             most: writers_max,
         })
+    }
+
+    fn writers_at_most(&self) -> usize {
+        self.others().writers_at_most()
     }
 
     /// Which container.
@@ -264,7 +273,7 @@ impl ContainerFile {
     ) -> Result<usize, ContainerError> {
         self.require_read()?;
         let mut reader = self.reader()?;
-        let mut done = read(&reader);
+        let (mut done, mut is_old) = (read(&reader), false);
         for _ in 0..LIST_TRIES_MAX {
             if !matches!(done, Err(ContainerError::MissingPart { .. })) {
                 break;
@@ -272,10 +281,11 @@ impl ContainerFile {
             self.others().refresh_unasked(&self.container)?;
             // Another thread may have seen where the bytes are now.
             let now = self.reader()?;
-            if now.is_same(&reader) {
+            let is_same = now.is_same(&reader);
+            if is_same && is_old {
                 break; // the part is lost
             }
-            reader = now;
+            (reader, is_old) = (now, is_same); // a listing of NFS may be an old one, once
             done = read(&reader);
         }
         done
@@ -488,8 +498,8 @@ impl Others {
         Ok(())
     }
 
-    /// At least this number have written.
-    fn writers(&self) -> usize {
+    /// Not more than this number have written, as far as is known.
+    fn writers_at_most(&self) -> usize {
         let outline = self.outline.map_or(0, |outline| outline.writers);
         self.snapshot.as_ref().map_or(outline, |known| known.logs().len())
     }
@@ -600,6 +610,24 @@ mod tests {
         // Whoever only reads makes no writer.
         open(4, Access::Read).require_room(6, 8).unwrap();
         assert_eq!(container.directory().names().unwrap(), names);
+    }
+
+    /// A compaction that is under way, or was killed, has two indexes tell of a writer.
+    #[test]
+    fn writers_of_which_two_indexes_tell_count_once() {
+        let top = tempfile::tempdir().unwrap();
+        let container = Container::open(&top.path().join("F"), Creation::Exclusive).unwrap();
+        two_small_parts(&container);
+        let directory = container.directory();
+        let name = directory.names().unwrap().into_iter().find(|name| name.ends_with(".index"));
+        let path = directory.shown(&name.unwrap());
+        let bytes = std::fs::read(&path).unwrap();
+        container.compact(crate::Finished::Closed).unwrap();
+        std::fs::write(path, bytes).unwrap();
+        let who = Identity { node: NodeId(0), process: 3, opening: 3, rank: Rank(0) };
+        let file = ContainerFile::open(container, Access::Write, who, None).unwrap();
+        file.require_room(2, 4).unwrap();
+        file.require_room(3, 4).unwrap_err();
     }
 
     /// Whose parts become one by the next compaction.

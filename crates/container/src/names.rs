@@ -33,6 +33,8 @@ pub(crate) enum Kind {
     Merged(u64),
     /// A merged index that is being written, or whose compaction was killed: by a drawn number.
     Begun(u64),
+    /// What NFS keeps of a file that was removed while a process of this host had it open, as long as it has.
+    Removed,
     /// Not of a container.
     Foreign,
 }
@@ -85,6 +87,7 @@ pub(crate) fn kind(name: &str) -> Kind {
     match name {
         MARK => return Kind::Mark,
         STUB => return Kind::Stub,
+        _ if is_removed(name) => return Kind::Removed,
         _ => {}
     }
     let found = if let Some(stem) = name.strip_suffix(".part") {
@@ -108,6 +111,11 @@ pub(crate) fn kind(name: &str) -> Kind {
     found.filter(|_| made == name).unwrap_or(Kind::Foreign)
 }
 
+fn is_removed(name: &str) -> bool {
+    let hex = name.strip_prefix(".nfs").unwrap_or_default();
+    !hex.is_empty() && hex.bytes().all(|byte| byte.is_ascii_hexdigit())
+}
+
 fn writer(stem: &str) -> Option<WriterId> {
     let mut fields = stem.split('-');
     let node = fields.next()?.strip_prefix('n')?.parse().ok()?;
@@ -121,6 +129,15 @@ mod tests {
     use super::*;
 
     #[test]
+    fn what_compactions_draw_is_no_name_of_a_writer_or_of_a_build_before() {
+        let of = |opening| WriterId { node: JOINED, process: 4711, opening };
+        assert!(is_joined(of(drawn())) && !is_written_in_place(&merged(drawn())));
+        // The largest openings that there are, on a node of that number.
+        assert!(!is_joined(of((1 << 53) - 1)) && !is_joined(of(u64::from(u32::MAX))));
+        assert!(is_written_in_place(&merged(1)) && !is_written_in_place(&index(of(1))));
+    }
+
+    #[test]
     fn names_are_read_as_they_are_made() {
         let id = WriterId { node: NodeId(3), process: 4711, opening: 1 };
         assert_eq!(part(id), "n3-p4711-o1.part");
@@ -129,6 +146,7 @@ mod tests {
         assert_eq!(kind(&merged(161)), Kind::Merged(161));
         assert_eq!(kind(&begun(161)), Kind::Begun(161));
         assert_eq!(kind(MARK), Kind::Mark);
+        assert_eq!(kind(".nfs0000000000a1b2c300000001"), Kind::Removed);
         for foreign in [
             "",
             "n3-p4711-o1",
@@ -136,6 +154,8 @@ mod tests {
             "n3-p1-o1-x.part",
             "merged-a1.index",
             "x.index",
+            ".nfs",
+            ".nfsd-1",
             "merging-a1",
             "merging-00000000000000a1.index",
         ] {

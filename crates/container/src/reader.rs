@@ -206,16 +206,17 @@ impl Container {
         mut read: impl FnMut(&Reader, &Snapshot) -> Result<T, ContainerError>,
     ) -> Result<T, ContainerError> {
         let mut snapshot = self.load()?;
-        let mut done = read(&Reader::new(self, &snapshot)?, &snapshot);
+        let (mut done, mut is_old) = (read(&Reader::new(self, &snapshot)?, &snapshot), false);
         for _ in 0..LIST_TRIES_MAX {
             if !matches!(done, Err(ContainerError::MissingPart { .. })) {
                 break;
             }
             let now = self.load()?;
-            if now == snapshot {
+            let is_same = now == snapshot;
+            if is_same && is_old {
                 break; // it is lost
             }
-            snapshot = now;
+            (snapshot, is_old) = (now, is_same); // a listing of NFS may be an old one, once
             done = read(&Reader::new(self, &snapshot)?, &snapshot);
         }
         done

@@ -2,10 +2,11 @@
 
 use std::path::Path;
 
-use hayase_container::{ContainerError, Durability, WriteError, check};
+use hayase_container::{ContainerError, Durability, Finished, Joining, WriteError, check};
 use hayase_layout::{ByteCount, GlobalOffset};
 use rustix::mount::{MountFlags, UnmountFlags, mount, mount_remount, unmount};
 
+use super::model::EAGER;
 use super::{create, open, published, read_all};
 
 const ROOM: u64 = 256 << 10;
@@ -68,6 +69,39 @@ fn a_full_disk_is_told_with_the_bytes_that_were_written() {
     file.close(Durability::Durable).unwrap();
     assert!(check(&path).unwrap().is_sound());
     assert_eq!(published(&path), &data[..written.get() as usize]);
+}
+
+/// The indexes are merged, and the parts stay where they are.
+#[test]
+fn without_room_for_a_joined_part_the_indexes_are_merged() {
+    let test = "without_room_for_a_joined_part_the_indexes_are_merged";
+    let Some(disk) = SmallDisk::new(test) else { return };
+    let path = disk.path().join("F");
+    let container = create(&path);
+    for number in 0..3u32 {
+        let file = open(&container, number, 0);
+        file.write_at(GlobalOffset(u64::from(number) << 16), &[number as u8; 50 << 10]).unwrap();
+        file.close(Durability::Durable).unwrap();
+    }
+    let expected = published(&path);
+    let files = || std::fs::read_dir(&path).unwrap().count();
+    let told = container.compact_joining(Finished::Closed, EAGER).unwrap();
+    assert_eq!((told.indexes_removed, told.parts_joined, files()), (3, 0, 2 + 1 + 3));
+    assert_eq!(published(&path), expected);
+
+    // Not even for an index: nothing is left of it.
+    let file = open(&container, 9, 0);
+    file.write_at(GlobalOffset(0), b"new").unwrap();
+    file.close(Durability::Durable).unwrap();
+    let (expected, before) = (published(&path), files());
+    std::fs::write(disk.path().join("filler"), vec![1; ROOM as usize]).unwrap_err();
+    let error = container.compact_joining(Finished::Closed, EAGER).unwrap_err();
+    assert!(matches!(error, ContainerError::NoRoom { .. }), "{error:?}");
+    assert_eq!((published(&path), files()), (expected.clone(), before));
+    std::fs::remove_file(disk.path().join("filler")).unwrap();
+    container.compact_joining(Finished::Closed, Joining::NONE).unwrap();
+    assert_eq!(published(&path), expected);
+    assert!(check(&path).unwrap().problems.is_empty());
 }
 
 #[test]
