@@ -77,19 +77,15 @@ pub fn check(path: &Path) -> Result<Report, ContainerError> {
     for _ in 1..LIST_TRIES_MAX {
         let report = check_listed(&container, path, &names)?;
         let again = container.directory().names()?;
-        if is_settled(&names, &again) && parts_among(&names).all(|part| has(&again, part)) {
+        if is_settled(&names, &again) {
             return Ok(report);
         }
-        names = again; // indexes were merged, or parts joined
+        names = again; // indexes were merged meanwhile, and perhaps parts joined
     }
     check_listed(&container, path, &names)
 }
 
-fn has(names: &[String], part: WriterId) -> bool {
-    names.binary_search(&names::part(part)).is_ok()
-}
-
-/// Of these files.
+/// The indexes among `names`, and the parts that are listed behind them: those that they name are there.
 fn check_listed(
     container: &Container,
     path: &Path,
@@ -97,7 +93,7 @@ fn check_listed(
 ) -> Result<Report, ContainerError> {
     let mut check = Check { container, problems: Vec::new() };
     let found = check.indexes(names)?;
-    let parts = check.parts(names)?;
+    let parts = check.parts(&container.directory().names()?)?;
     let snapshot = union(&found);
     check.incomplete(&found, &snapshot);
     check.uncovered(&snapshot, &parts);

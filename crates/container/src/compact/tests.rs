@@ -30,7 +30,7 @@ pub(super) fn open(container: &Container, access: Access) -> ContainerFile {
     ContainerFile::open(container.clone(), access, who, None).unwrap()
 }
 
-fn write(container: &Container, at: u64, bytes: &[u8]) -> ContainerFile {
+pub(super) fn write(container: &Container, at: u64, bytes: &[u8]) -> ContainerFile {
     let file = open(container, Access::Write);
     file.write_at(GlobalOffset(at), bytes).unwrap();
     file

@@ -8,10 +8,11 @@ use std::thread::JoinHandle;
 
 use hayase_layout::GlobalOffset;
 
-use super::tests::{EAGER, Used, open, read, used};
+use super::tests::{EAGER, Used, open, read, used, write};
 use super::{Finished, Joining};
+use crate::catalogue::{Catalogue, indexes};
 use crate::directory::stop::{self, Turns};
-use crate::{Access, Container, Creation, check};
+use crate::{Access, Container, Creation, Durability, check};
 
 /// One who takes turns.
 struct Player {
@@ -66,11 +67,15 @@ impl Player {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Play {
     Compact(Finished, Joining),
+    /// Of all single indexes and some merged ones, as by the last process to close a container.
+    CompactSome,
+    /// The bytes that are there already.
+    Write,
     Read,
     Check,
 }
 
-use Play::{Check, Compact, Read};
+use Play::{Check, Compact, CompactSome, Read, Write};
 
 const COMPACTIONS: [Play; 4] = [
     Compact(Finished::Closed, EAGER),
@@ -89,6 +94,11 @@ impl Play {
             Compact(finished, joining) => {
                 let _ = container.compact_joining(finished, joining);
             }
+            CompactSome => compact_some(&container, seed),
+            Write => {
+                let file = write(&container, 3, &expected[3..9]);
+                file.close(Durability::Written).unwrap();
+            }
             Read => {
                 let file = open(&container, Access::Read);
                 let mut bytes = vec![0; expected.len() + 1];
@@ -100,6 +110,18 @@ impl Play {
                 assert!(report.is_sound(), "checked meanwhile: {:?}", report.problems);
             }
         })
+    }
+}
+
+fn compact_some(container: &Container, seed: u64) {
+    let Ok(names) = container.directory().names() else { return };
+    let mut dice = Dice(seed);
+    let some = indexes(&names).filter(|name| name.starts_with('n') || dice.roll(2) == 0);
+    let mut catalogue = Catalogue::default();
+    if let Ok(true) = catalogue.load_some(container, some.cloned())
+        && let Ok(snapshot) = catalogue.snapshot(container)
+    {
+        let _ = container.compact_known(&catalogue, &snapshot, Finished::Closed, EAGER);
     }
 }
 
@@ -147,6 +169,12 @@ fn two_at_once(first: Play, second: Play) {
     }
 }
 
+/// Orders that are tried.
+const SEEDS: u64 = 600;
+
+/// Compactions at once, which may be killed.
+const KILLED: usize = 4;
+
 /// Numbers that look random (SplitMix64: Steele et al. 2014).
 struct Dice(u64);
 
@@ -160,13 +188,21 @@ impl Dice {
     }
 }
 
-/// Three compactions, a reader and a check in any order, one of them killed now and then.
+/// Four compactions, writers, a reader and a check in any order, one of them killed now and then.
 #[test]
 fn compactions_readers_and_checks_in_any_order_find_all() {
-    for seed in 0..600 {
+    for seed in 0..SEEDS {
         let mut dice = Dice(seed);
         let used = used();
-        let mut plays: Vec<Play> = (0..3).map(|_| COMPACTIONS[dice.roll(4)]).collect();
+        let compactions =
+            [&COMPACTIONS[..], &[CompactSome, CompactSome, Compact(Finished::Closed, EAGER)]]
+                .concat();
+        let mut plays: Vec<Play> =
+            (0..KILLED).map(|_| compactions[dice.roll(compactions.len())]).collect();
+        // With --all nobody may be writing.
+        if plays.iter().all(|play| !matches!(play, Compact(Finished::All, _))) {
+            plays.extend([Write, Write]);
+        }
         plays.extend([Read, Check]);
         let mut players: Vec<Player> =
             (0..).zip(&plays).map(|(nth, play)| play.begin(&used, seed * 8 + nth)).collect();
@@ -175,7 +211,7 @@ fn compactions_readers_and_checks_in_any_order_find_all() {
             // Often the same one: most faults need few changes of turn.
             turn = if dice.roll(4) == 0 { dice.roll(players.len()) } else { turn };
             match dice.roll(200) {
-                0 if turn < 3 => players[turn].kill(),
+                0 if turn < KILLED => players[turn].kill(),
                 _ if players[turn].step() => {}
                 _ => turn = dice.roll(players.len()),
             }
