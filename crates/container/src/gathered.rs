@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use hayase_layout::WriterId;
 
-use crate::catalogue::Catalogue;
+use crate::catalogue::{Catalogue, is_settled};
 use crate::names::{self, Kind, MARK};
 use crate::{ContainerError, ContainerId, Snapshot, mark};
 
@@ -43,6 +43,14 @@ impl Gathered {
     /// All that is published in what was taken.
     pub fn snapshot(&self) -> Result<Snapshot, ContainerError> {
         self.catalogue.snapshot_of(&self.path)
+    }
+
+    /// Whether a listing of the files has all indexes, by what was listed or is known of before it. One that was made
+    /// while indexes were merged may have neither the old names nor the new one.
+    ///
+    /// Both are sorted.
+    pub fn has_all(before: &[String], listed: &[String]) -> bool {
+        is_settled(before, listed)
     }
 
     /// Whose part the file of this name is.
@@ -83,6 +91,28 @@ mod tests {
             read.scatter(&part[local.start().0 as usize..local.end().0 as usize], &mut target);
         }
         target
+    }
+
+    /// A listing may be made while indexes are merged.
+    #[test]
+    fn a_listing_that_misses_an_index_is_told_by_the_next() {
+        let sorted = |names: &[&str]| {
+            let mut names: Vec<String> = names.iter().map(|name| (*name).to_owned()).collect();
+            names.sort_unstable();
+            names
+        };
+        let check = |before: &[&str], listed: &[&str], has_all: bool| {
+            let told = Gathered::has_all(&sorted(before), &sorted(listed));
+            assert_eq!(told, has_all, "{before:?}, then {listed:?}");
+        };
+        let (one, two) = ("n0-p1-o0.index", "n0-p2-o0.index");
+        let (merged, other) = ("merged-8000000000000001.index", "merged-8000000000000002.index");
+        check(&[one, "n0-p1-o0.part"], &[one], true); // parts do not count
+        check(&[one], &[one, two], true); // a writer has begun
+        check(&[one, two], &[two], false); // merged: where is the new one?
+        check(&[], &[merged], false); // merged: it was not there before
+        check(&[merged], &[merged, one], true);
+        check(&[merged], &[other], false);
     }
 
     #[test]

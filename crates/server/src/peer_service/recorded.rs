@@ -249,6 +249,25 @@ impl Node {
         }
     }
 
+    /// The same with all indexes, of some of which is `known`: a listing that is made while they are merged may have
+    /// neither the old names nor the new one.
+    async fn files_with_indexes(
+        self: &Rc<Self>,
+        container: InodeId,
+        known: BTreeSet<String>,
+    ) -> Result<BTreeMap<String, InodeId>, Refused> {
+        let mut before: Vec<String> = known.into_iter().collect();
+        for _ in 0..hayase_container::limits::LIST_TRIES_MAX {
+            let files = self.files_in(container).await?;
+            let names: Vec<String> = files.keys().cloned().collect();
+            if Gathered::has_all(&before, &names) {
+                return Ok(files);
+            }
+            before = names;
+        }
+        Err(Refused::because(libc_errno::EIO, "its indexes are merged all the time"))
+    }
+
     /// Those that are `unread`; all of them where one of these is new, or nothing was read before. The
     /// first error is told when all that can be read was read.
     async fn read_indexes(
@@ -262,7 +281,11 @@ impl Node {
         let is_known = |name: &String| recording.files.contains_key(name);
         let is_all = is_first || !unread.iter().all(is_known);
         if is_all {
-            match self.files_in(container).await {
+            let known = match is_first {
+                true => self.files_in(container).await?.into_keys().collect(),
+                false => recording.files.keys().chain(unread).cloned().collect(),
+            };
+            match self.files_with_indexes(container, known).await {
                 Ok(files) => recording.files = files,
                 Err(error) if is_first => return Err(error),
                 Err(error) => outcome = Err(error),
