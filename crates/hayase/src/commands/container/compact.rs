@@ -13,12 +13,15 @@ use crate::output::{Human, Output, Page};
 ///
 /// Opening a container of many writers reads one index afterwards.
 /// Writers that have not closed are left alone.
+/// In an area of a job parts are not joined.
 #[derive(Debug, clap::Args)]
 pub(crate) struct CompactArgs {
     /// One container, or a directory: then all below it
     #[arg(value_name = "DIR|FILE")]
     path: PathBuf,
     /// Writers that have not closed too: nobody writes any more, they were killed
+    ///
+    /// Removes what killed compactions have left; one that is at work may fail, and loses nothing.
     #[arg(long)]
     all: bool,
     /// Rewrite the bytes of all writers as one part, in the order of the file; implies --all

@@ -14,6 +14,7 @@ use crate::output::{Human, Output, Page};
 ///
 /// Holes stay holes; where the file system can share blocks between files, it does.
 /// OUT appears when all of it is on the disk.
+/// Where parts are joined meanwhile, it begins again.
 #[derive(Debug, clap::Args)]
 pub(crate) struct ExportArgs {
     /// The container
