@@ -16,7 +16,6 @@ use std::time::SystemTime;
 use hayase_layout::WriterId;
 use rustix::fs::OFlags;
 
-use crate::compact::is_cut_off;
 use crate::directory::{Directory, is_gone};
 use crate::format::{HEADER_BYTES, HeaderFault, Tail, VERSION, check_header, parse_blocks};
 use crate::limits::{INDEX_BYTES_MAX, LIST_TRIES_MAX};
@@ -281,10 +280,10 @@ impl Loaded {
 
     /// Whether others tell all that it tells, apart from what was cut off.
     pub(crate) fn is_covered(&self, by: &Snapshot) -> bool {
-        let mut logs = self.contents.logs.iter().map(|published| &published.log);
-        logs.all(|log| {
+        self.contents.logs.iter().all(|published| {
+            let log = &published.log;
             by.logs().contains_key(&log.writer.id)
-                || (!log.records.is_empty() && is_cut_off(log, by))
+                || (!log.records.is_empty() && published.is_cut_off(by))
         })
     }
 

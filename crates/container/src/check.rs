@@ -9,7 +9,6 @@ use std::path::{Path, PathBuf};
 use hayase_layout::{ByteCount, Index, WriterId};
 
 use crate::catalogue::{INCOMPLETE, Loaded, has_source, is_settled};
-use crate::compact::{is_dead, parts_among};
 use crate::limits::LIST_TRIES_MAX;
 use crate::names::{self, Kind};
 use crate::snapshot::PublishedLog;
@@ -210,7 +209,7 @@ impl Check<'_> {
     fn parts(&self, names: &[String]) -> Result<BTreeMap<WriterId, u64>, ContainerError> {
         let directory = self.container.directory();
         let mut parts = BTreeMap::new();
-        for id in parts_among(names) {
+        for id in names::parts_among(names) {
             let name = names::part(id);
             let len = directory.len(&name);
             let len = len.map_err(|e| ContainerError::io("look at", &directory.shown(&name), e))?;
@@ -260,7 +259,7 @@ impl Check<'_> {
         let needed = ends.map(|end| end.0).max().unwrap_or(0);
         let Some(len) = parts.get(&published.log.part).copied() else {
             // One of two compactions at once may have removed it, and the other tells of it still.
-            if needed > 0 && !is_dead(published, all) {
+            if needed > 0 && !published.is_dead(all) {
                 self.add(Severity::Damage, &part, None, format!("missing: it has {needed} bytes"));
             }
             return;

@@ -5,15 +5,15 @@
 //! `at_close` (by the last process to close one). Not here: folding (`hayase_layout`), flattening (`flatten.rs`;
 //! [`crate::export`] makes a flat file of all parts).
 //!
-//! The merged index appears whole, under a name that nobody has; only then are the indexes removed that went into it,
-//! and then the parts that no index names any more. A part into which others were joined has a larger name than they,
+//! The merged index appears whole, under a drawn name; only then are the indexes removed that went into it, and then
+//! the parts that no index names any more. A part into which others were joined has a larger name than they,
 //! and of two parts for one writer the larger counts. So whatever is killed, and however many compactions there are at
 //! once, some index names the largest part that a writer's bytes were ever published in, and that part is there: an
 //! index that names it goes behind one that names it or a larger one, and it goes behind one that names a larger one.
 
 use std::collections::{BTreeSet, HashSet};
 
-use hayase_layout::{ByteCount, Selection, StreamMap, WriterId, WriterLog};
+use hayase_layout::{ByteCount, WriterId};
 
 use crate::catalogue::Catalogue;
 use crate::limits::INDEX_BYTES_MAX;
@@ -215,7 +215,7 @@ impl Container {
     /// A compaction that is at work begins its index before it makes a part. So it has either published that index,
     /// which is read below, or never will: what it has begun is gone.
     fn remove_begun(&self) -> Result<(), ContainerError> {
-        let joined: Vec<WriterId> = parts_among(&self.directory().names()?)
+        let mut joined: Vec<WriterId> = names::parts_among(&self.directory().names()?)
             .filter(|part| names::is_joined(*part))
             .collect();
         for name in self.directory().names()? {
@@ -223,24 +223,18 @@ impl Container {
                 self.directory().remove(&name)?;
             }
         }
-        let mut catalogue = Catalogue::default();
-        catalogue.refresh(self)?;
-        let begun = catalogue.not_counting().map(str::to_owned).collect::<Vec<_>>();
-        begun.iter().try_for_each(|name| self.directory().remove(name))?;
-        let named: HashSet<WriterId> = catalogue.parts().collect();
-        joined
-            .iter()
-            .filter(|part| !named.contains(part))
-            .try_for_each(|part| self.directory().remove(&names::part(*part)))
+        // Twice: whoever reads less because of a listing that misses an index can read again, and this can not.
+        for _ in 0..2 {
+            let mut catalogue = Catalogue::default();
+            catalogue.refresh(self)?;
+            for name in catalogue.not_counting() {
+                self.directory().remove(name)?;
+            }
+            let named: HashSet<WriterId> = catalogue.parts().collect();
+            joined.retain(|part| !named.contains(part));
+        }
+        joined.iter().try_for_each(|part| self.directory().remove(&names::part(*part)))
     }
-}
-
-/// The parts among `names`.
-pub(crate) fn parts_among(names: &[String]) -> impl Iterator<Item = WriterId> {
-    names.iter().filter_map(|name| match names::kind(name) {
-        Kind::Part(id) => Some(id),
-        _ => None,
-    })
 }
 
 /// Which parts the indexes name.
@@ -283,7 +277,7 @@ impl Named {
         let is_left = |id: &WriterId| {
             self.chosen.contains(id) && !named.contains(id) && !self.outside.contains(id)
         };
-        parts_among(names).filter(is_left).collect()
+        names::parts_among(names).filter(is_left).collect()
     }
 }
 
@@ -324,28 +318,6 @@ fn close(published: &mut PublishedLog) {
 
 /// Writers that closed and of whom the cuts leave no byte.
 fn dead_writers(merged: &Snapshot, all: &Snapshot) -> Vec<WriterId> {
-    let logs = merged.logs().values().filter(|published| is_dead(published, all));
+    let logs = merged.logs().values().filter(|published| published.is_dead(all));
     logs.map(|published| published.log.writer.id).collect()
-}
-
-/// Whether its writer closed, and the cuts of `all` leave no byte of it.
-pub(crate) fn is_dead(published: &PublishedLog, all: &Snapshot) -> bool {
-    published.closed.is_some() && is_cut_off(&published.log, all)
-}
-
-/// Whether the cuts of `all` leave no byte of it.
-pub(crate) fn is_cut_off(log: &WriterLog, all: &Snapshot) -> bool {
-    log.records.iter().all(|record| {
-        let bound = all.bound(record.epoch).get();
-        bound == 0 || first_byte(log, &record.selection).is_none_or(|first| first >= bound)
-    })
-}
-
-fn first_byte(log: &WriterLog, selection: &Selection) -> Option<u64> {
-    match selection {
-        Selection::Run(run) => Some(run.start().0),
-        Selection::View { view, window } => {
-            log.views.get(view)?.forward(window.start()).map(|offset| offset.0)
-        }
-    }
 }

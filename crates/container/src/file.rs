@@ -100,9 +100,9 @@ struct Known {
 impl ContainerFile {
     /// Opens `container`.
     ///
-    /// `epoch`: what the group agreed on, so that one process alone looks at the indexes; `None` reads all
-    /// indexes (their ends where they were merged, for an opening that only writes) and begins an epoch behind every one that was used (and refuses to write a file that would have
-    /// more than [`WRITERS_MAX`] writers). Opening makes no files.
+    /// `epoch`: what the group agreed on, so that one process alone looks at the indexes. `None` reads all indexes (of
+    /// merged ones only the ends, for an opening that only writes), begins an epoch behind every one that was used, and
+    /// refuses to write a file that would have more than [`WRITERS_MAX`] writers. Opening makes no files.
     pub fn open(
         container: Container,
         access: Access,
@@ -132,13 +132,14 @@ impl ContainerFile {
     }
 
     fn require_room(&self, group: usize, writers_max: usize) -> Result<(), ContainerError> {
-        if !self.access.may_write() || self.writers_at_most().saturating_add(group) <= writers_max {
+        let has_room = |count: usize| count.saturating_add(group) <= writers_max;
+        if !self.access.may_write() || has_room(self.others().writers_at_most()) {
             return Ok(());
         }
         // Ends of merged indexes count a writer twice of which two tell.
         self.refresh()?;
-        let count = self.writers_at_most();
-        if count.saturating_add(group) <= writers_max {
+        let count = self.others().writers_at_most();
+        if has_room(count) {
             return Ok(());
         }
         Err(ContainerError::Writers {
@@ -147,10 +148,6 @@ impl ContainerFile {
             group,
             most: writers_max,
         })
-    }
-
-    fn writers_at_most(&self) -> usize {
-        self.others().writers_at_most()
     }
 
     /// Which container.

@@ -111,6 +111,14 @@ pub(crate) fn kind(name: &str) -> Kind {
     found.filter(|_| made == name).unwrap_or(Kind::Foreign)
 }
 
+/// The parts among `names`.
+pub(crate) fn parts_among(names: &[String]) -> impl Iterator<Item = WriterId> {
+    names.iter().filter_map(|name| match kind(name) {
+        Kind::Part(id) => Some(id),
+        _ => None,
+    })
+}
+
 fn is_removed(name: &str) -> bool {
     let hex = name.strip_prefix(".nfs").unwrap_or_default();
     !hex.is_empty() && hex.bytes().all(|byte| byte.is_ascii_hexdigit())

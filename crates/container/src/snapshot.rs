@@ -9,7 +9,8 @@ use std::sync::Arc;
 
 use hayase_layout::index::Cut;
 use hayase_layout::{
-    ByteCount, Epoch, Index, Record, Selection, View, ViewId, Writer, WriterId, WriterLog,
+    ByteCount, Epoch, Index, Record, Selection, StreamMap, View, ViewId, Writer, WriterId,
+    WriterLog,
 };
 
 use crate::ContainerError;
@@ -22,6 +23,31 @@ pub struct PublishedLog {
     pub log: WriterLog,
     /// Bytes of its part when it closed; `None` while it is open, or when it was killed.
     pub closed: Option<ByteCount>,
+}
+
+impl PublishedLog {
+    /// Whether its writer closed, and the cuts of `all` leave no byte of it.
+    pub(crate) fn is_dead(&self, all: &Snapshot) -> bool {
+        self.closed.is_some() && self.is_cut_off(all)
+    }
+
+    /// Whether the cuts of `all` leave no byte of it.
+    pub(crate) fn is_cut_off(&self, all: &Snapshot) -> bool {
+        self.log.records.iter().all(|record| {
+            let bound = all.bound(record.epoch).get();
+            bound == 0 || first_byte(&self.log, record).is_none_or(|first| first >= bound)
+        })
+    }
+}
+
+/// Of the file, the first byte of what a record of `log` selects.
+pub(crate) fn first_byte(log: &WriterLog, record: &Record) -> Option<u64> {
+    match &record.selection {
+        Selection::Run(run) => Some(run.start().0),
+        Selection::View { view, window } => {
+            log.views.get(view)?.forward(window.start()).map(|offset| offset.0)
+        }
+    }
 }
 
 /// The end of an index that is no whole block: what was being published when its writer was killed, or

@@ -14,10 +14,10 @@ use std::path::Path;
 
 use hayase_layout::{ByteCount, LocalExtent, LocalOffset, WriterId, WriterLog};
 
-use super::first_byte;
 use crate::limits::{JOIN_BYTES_AT_CLOSE, JOIN_PARTS_MAX, JOIN_SMALL};
 use crate::names::{self, JOINED};
 use crate::parts::Parts;
+use crate::snapshot::first_byte;
 use crate::{Container, ContainerError, Snapshot};
 
 /// Which parts a compaction joins: where there are many small ones, they become one.
@@ -123,7 +123,7 @@ impl Container {
             .map(|published| &mut published.log)
             .filter(|log| chosen.contains(&log.part))
             .collect();
-        let first = |log: &WriterLog| first_byte(log, &log.records.first()?.selection);
+        let first = |log: &WriterLog| first_byte(log, log.records.first()?);
         logs.sort_by_cached_key(|log| first(log));
         let (id, file) = self.create_joined(generation)?;
         let path = self.directory().shown(&names::part(id));

@@ -5,6 +5,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 
+use hayase_container::limits::LIST_TRIES_MAX;
 use hayase_container::{Gathered, MARK, area};
 use hayase_layout::{InodeId, Layout, LocalOffset, NodeId};
 use hayase_store::namespace::{FileKind, Inode};
@@ -220,26 +221,35 @@ impl Node {
 
     /// A container that this incarnation has not read yet.
     async fn meet(self: &Rc<Self>, ino: InodeId, container: InodeId) -> Result<Recording, Refused> {
-        let files = self.files_in(container).await?;
+        let files = self.files_in(container, Vec::new()).await?;
         let missing = || Refused::because(libc_errno::EIO, "the mark of its container is missing");
         let mark = *files.get(MARK).ok_or_else(missing)?;
         let mark = self.read_rest(mark, 0).await?;
         let gathered = Gathered::new(&shown_path(ino), mark).map_err(refused)?;
-        Ok(Recording::new(gathered))
+        Ok(Recording { files, ..Recording::new(gathered) })
     }
 
-    /// Files of a container by name.
+    /// Files of a container by name, of which some are `known`, sorted. A listing that is made while indexes are merged
+    /// may have neither the old names nor the new one: then it is listed again.
     async fn files_in(
         self: &Rc<Self>,
         container: InodeId,
+        mut known: Vec<String>,
     ) -> Result<BTreeMap<String, InodeId>, Refused> {
-        let (mut files, mut cookie) = (BTreeMap::new(), 0);
+        let (mut files, mut cookie, mut listings) = (BTreeMap::new(), 0, 1);
         loop {
             let entries = match self.read_dir(container, cookie, u32::MAX, false).await? {
                 NodeReply::Entries(entries) => entries,
                 _ => return Err(Refused::new(libc_errno::EIO)),
             };
-            let Some(last) = entries.last() else { return Ok(files) };
+            let Some(last) = entries.last() else {
+                let names: Vec<String> = files.keys().cloned().collect();
+                if Gathered::has_all(&known, &names) || listings == LIST_TRIES_MAX {
+                    return Ok(files);
+                }
+                (known, files, cookie, listings) = (names, BTreeMap::new(), 0, listings + 1);
+                continue;
+            };
             cookie = last.cookie;
             files.extend(
                 entries
@@ -247,25 +257,6 @@ impl Node {
                     .filter_map(|entry| Some((String::from_utf8(entry.name).ok()?, entry.ino))),
             );
         }
-    }
-
-    /// The same with all indexes, of some of which is `known`: a listing that is made while they are merged may have
-    /// neither the old names nor the new one.
-    async fn files_with_indexes(
-        self: &Rc<Self>,
-        container: InodeId,
-        known: BTreeSet<String>,
-    ) -> Result<BTreeMap<String, InodeId>, Refused> {
-        let mut before: Vec<String> = known.into_iter().collect();
-        for _ in 0..hayase_container::limits::LIST_TRIES_MAX {
-            let files = self.files_in(container).await?;
-            let names: Vec<String> = files.keys().cloned().collect();
-            if Gathered::has_all(&before, &names) {
-                return Ok(files);
-            }
-            before = names;
-        }
-        Err(Refused::because(libc_errno::EIO, "its indexes are merged all the time"))
     }
 
     /// Those that are `unread`; all of them where one of these is new, or nothing was read before. The
@@ -281,11 +272,8 @@ impl Node {
         let is_known = |name: &String| recording.files.contains_key(name);
         let is_all = is_first || !unread.iter().all(is_known);
         if is_all {
-            let known = match is_first {
-                true => self.files_in(container).await?.into_keys().collect(),
-                false => recording.files.keys().chain(unread).cloned().collect(),
-            };
-            match self.files_with_indexes(container, known).await {
+            let known: BTreeSet<String> = recording.files.keys().chain(unread).cloned().collect();
+            match self.files_in(container, known.into_iter().collect()).await {
                 Ok(files) => recording.files = files,
                 Err(error) if is_first => return Err(error),
                 Err(error) => outcome = Err(error),
@@ -338,7 +326,7 @@ impl Node {
         inode: &Inode,
     ) -> Result<Vec<(String, InodeId)>, Refused> {
         let Layout::Recorded { container } = inode.layout else { return Ok(Vec::new()) };
-        Ok(self.files_in(container).await?.into_iter().collect())
+        Ok(self.files_in(container, Vec::new()).await?.into_iter().collect())
     }
 }
 
@@ -516,7 +504,7 @@ impl Node {
 
     async fn remove_container(self: &Rc<Self>, container: InodeId) -> Result<(), Refused> {
         for _ in 0..REMOVAL_ROUNDS {
-            for name in self.files_in(container).await?.into_keys() {
+            for name in self.files_in(container, Vec::new()).await?.into_keys() {
                 let removed = self.remove(None, container, name.into_bytes(), false, None).await;
                 match removed.map(NodeAnswer::completed) {
                     Err(error) if error.errno != libc_errno::ENOENT => return Err(error),
@@ -545,7 +533,7 @@ impl Node {
             Err(error) if error.errno == libc_errno::ENOENT => return Ok(()),
             Err(error) => return Err(error),
         };
-        for (name, container) in self.files_in(all).await? {
+        for (name, container) in self.files_in(all, Vec::new()).await? {
             let Some(ino) = area::inode_of(&name).map(InodeId) else { continue };
             let is_mine = ino.home() == self.me;
             let layout = self.inode(ino).map(|inode| inode.layout).ok();
