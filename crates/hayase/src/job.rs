@@ -10,7 +10,7 @@ mod error;
 mod find;
 mod hidden;
 pub(crate) mod ledgers;
-mod left_names;
+pub(crate) mod left_names;
 mod leftovers;
 mod mark;
 mod registry;

@@ -9,7 +9,9 @@ use serde::Serialize;
 
 use super::verify::{VerifyTold, verify_ledgers};
 use crate::exit::Status;
-use crate::job::{JobDir, Removable, Settings, clean_resumed, detach_areas, found_mark, ledgers};
+use crate::job::{
+    JobDir, Kept, Removable, Settings, clean_resumed, detach_areas, found_mark, ledgers, left_names,
+};
 use crate::output::{Human, Output, Page};
 use crate::wiring::resume::{Left, Resumed, Resuming, wait_for_programs};
 
@@ -74,6 +76,8 @@ struct ResumeTold {
     failed: Vec<FailedFile>,
     /// Nodes whose storage is not on this machine.
     not_here: Vec<u16>,
+    /// They may need what is here.
+    needed: bool,
     removed: bool,
     /// When that was asked for.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -117,6 +121,7 @@ pub(crate) fn run(args: &ResumeArgs, output: &Output) -> anyhow::Result<Status> 
         conflicts: Vec::new(),
         failed: Vec::new(),
         not_here: Vec::new(),
+        needed: false,
         removed: false,
         verified: None,
     };
@@ -129,6 +134,7 @@ pub(crate) fn run(args: &ResumeArgs, output: &Output) -> anyhow::Result<Status> 
         Removable::check(&settings, [*node])?;
     }
     let mut left = Left::find(&settings)?;
+    let known = here.clone();
     for node in &here {
         let resumed = left.files(*node, |file| told.add(*node, &file));
         resumed.with_context(|| format!("resume node {node}"))?;
@@ -160,9 +166,22 @@ pub(crate) fn run(args: &ResumeArgs, output: &Output) -> anyhow::Result<Status> 
     let is_done = is_all && is_right;
     let gives_up = args.discard && told.failed.is_empty() && unread.is_empty() && is_right;
     let mut refused = None;
-    if !is_done && gives_up {
-        clean_resumed(&settings, &args.dir, Removable::discarded(&settings)?);
-        told.removed = !settings.job_storage().exists();
+    if !told.not_here.is_empty() && told.failed.is_empty() && unread.is_empty() {
+        match Removable::check(&settings, known.iter().copied()) {
+            Ok(removable) if gives_up => {
+                clean_resumed(&settings, &args.dir, removable);
+                told.removed = !settings.job_storage().exists();
+            }
+            Ok(_) => {
+                told.needed = known.iter().any(|node| ledgers::keeps_for_others(&settings, *node));
+            }
+            Err(Kept::NotInTier { .. }) if gives_up => {
+                clean_resumed(&settings, &args.dir, Removable::discarded(&settings)?);
+                told.removed = !settings.job_storage().exists();
+            }
+            Err(Kept::NotInTier { .. }) => told.needed = true,
+            Err(kept) => refused = Some(kept),
+        }
     }
     if is_done && !args.keep {
         match Removable::check(&settings, 0..settings.nodes) {
@@ -215,6 +234,12 @@ fn run_salvage(args: &ResumeArgs, settings: &Settings, output: &Output) -> anyho
 fn settings_of(dir: &Path) -> anyhow::Result<Settings> {
     let dir = std::fs::canonicalize(dir).with_context(|| format!("find {}", dir.display()))?;
     if let Some(kept) = ledgers::kept_in(&dir)? {
+        if let Some(node) = (0..kept.nodes).find(|node| left_names::is_served(&kept, *node)) {
+            bail!(
+                "the server of node {node} of job {} still runs: end it with `hayase down`",
+                kept.job
+            );
+        }
         return Ok(kept);
     }
     let dir = JobDir::new(dir);
@@ -222,8 +247,8 @@ fn settings_of(dir: &Path) -> anyhow::Result<Settings> {
     let job = crate::job::Job { dir, settings }.known()?;
     if job.is_elsewhere() {
         bail!(
-            "job {} has other hosts, and from here nobody can say whether it is up: end it with `hayase down --job {}`, \
-             and resume what that keeps",
+            "job {0} has other hosts, and from here nobody can say whether it is up: end it with `hayase down --job {1}` \
+             (or `hayase down --here --job {1}` on each host), and resume what that keeps",
             job.settings.job,
             job.dir.path().display()
         );
@@ -269,7 +294,8 @@ impl Human for ResumeTold {
         }
         if self.removals_waiting > 0 {
             let waiting = self.removals_waiting;
-            page.line(&format!("{waiting} removed files stay in it until all nodes are here"));
+            let until = if self.removed { "" } else { " until all nodes are here" };
+            page.line(&format!("{waiting} removed files stay in it{until}"));
         }
         for path in &self.kept {
             page.line(&format!("its removal or rename was cut short, it is in the tier as {path}"));
@@ -287,10 +313,12 @@ impl Human for ResumeTold {
             page.line(&format!("node {node}: its storage is not on this machine"));
         }
         if !self.not_here.is_empty() && self.failed.is_empty() && !self.removed {
-            page.line(
-                "the storage stays, since those may need parts of it; if no file is striped or written through \
-                 MPI-IO, or they have all: `hayase resume --discard` removes it",
-            );
+            page.line(match self.needed {
+                true => "the storage stays, since those may need parts of it: bring `node-N` of all to one host",
+                false => {
+                    "the storage stays; `hayase resume --discard` removes it, if the job wrote no file through MPI-IO"
+                }
+            });
         }
         if let Some(verified) = &self.verified {
             verified.write(page);

@@ -165,11 +165,11 @@ impl Job {
         })
     }
 
-    /// Nodes whose supervisor does not run on this host.
+    /// Nodes that are other hosts.
     pub(crate) fn nodes_elsewhere(&self) -> Vec<u16> {
-        let nodes = 0..self.settings.nodes;
+        let (nodes, here) = (0..self.settings.nodes, self.nodes_here());
         match self.settings.kind {
-            Kind::Hosts => nodes.filter(|node| self.supervisor(*node).is_none()).collect(),
+            Kind::Hosts => nodes.filter(|node| !here.contains(node)).collect(),
             _ => Vec::new(),
         }
     }

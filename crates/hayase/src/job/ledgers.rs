@@ -46,7 +46,7 @@ pub(crate) struct NotDurable {
 /// What the tier does not have of a node whose server does not answer: its ledger says, if that is on this machine and can be
 /// read. A node without storage has nothing.
 pub(crate) fn left_of(settings: &Settings, node: u16) -> Option<Vec<NotDurable>> {
-    if !settings.has_storage(node) {
+    if !settings.has_storage(node) || is_in_tier(settings, node) {
         return Some(Vec::new());
     }
     if settings.tier.is_none() || !settings.ledger(node).exists() {
@@ -246,6 +246,13 @@ pub(crate) fn is_note(name: &str) -> bool {
 
 fn resume_file(settings: &Settings) -> PathBuf {
     settings.job_storage().join(RESUME)
+}
+
+/// Whether `hayase resume` finds in the storage what it needs; so where a node has nothing to be resumed.
+pub(crate) fn can_resume(settings: &Settings, node: u16) -> bool {
+    settings.tier.is_none()
+        || !settings.node_storage(node).exists()
+        || kept_in(&settings.job_storage()).is_ok_and(|kept| kept.is_some())
 }
 
 /// The settings of the job whose bytes were kept in `storage`; `None` when none were.

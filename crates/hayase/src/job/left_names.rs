@@ -1,7 +1,7 @@
 //! The names of a node whose server has ended: they are only read here.
 
 use std::fs::{File, TryLockError};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use anyhow::{Context, bail};
@@ -16,11 +16,7 @@ const NAMES_LOCK: &str = "lock";
 
 /// The names of a node whose server has ended; `None` when it never served.
 pub(crate) fn names(settings: &Settings, node: u16) -> anyhow::Result<Option<Namespace>> {
-    let root = settings.shared_root(node);
-    let place = match settings.image {
-        true => root.with_extension(NAMES_DIRECTORY),
-        false => root.join(NAMES_DIRECTORY),
-    };
+    let place = place(settings, node);
     if !place.is_dir() {
         return Ok(None);
     }
@@ -35,6 +31,19 @@ pub(crate) fn names(settings: &Settings, node: u16) -> anyhow::Result<Option<Nam
     }
     let names = Namespace::open(store, ServerId(node), Time::default());
     names.map(Some).with_context(failed)
+}
+
+/// Whether a process on this host has the names of a node open.
+pub(crate) fn is_served(settings: &Settings, node: u16) -> bool {
+    is_in_use(&place(settings, node))
+}
+
+fn place(settings: &Settings, node: u16) -> PathBuf {
+    let root = settings.shared_root(node);
+    match settings.image {
+        true => root.with_extension(NAMES_DIRECTORY),
+        false => root.join(NAMES_DIRECTORY),
+    }
 }
 
 fn is_in_use(names: &Path) -> bool {

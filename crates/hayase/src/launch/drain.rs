@@ -36,7 +36,7 @@ pub(crate) struct Left {
     /// Bytes that went to the tier since the servers began.
     #[serde(skip)]
     flushed: u64,
-    /// Something may still come to the tier: not all nodes have ended.
+    /// Something may still come to the tier: a node that has not ended has more, or nobody knows.
     #[serde(skip)]
     may_move: bool,
 }
@@ -55,7 +55,8 @@ impl Left {
 
     fn add(&mut self, mut status: NodeStatus) {
         let node = status.node();
-        self.may_move |= status.supervisor.is_some();
+        let has_more = status.cache().is_none_or(|cache| cache.dirty_files > 0);
+        self.may_move |= status.supervisor.is_some() && has_more;
         match (status.left.take(), status.cache()) {
             (_, Some(cache)) => {
                 self.files += cache.dirty_files;

@@ -10,14 +10,20 @@ use serde::Serialize;
 
 use super::drain::{Left, drain};
 use super::tree::{Answer, Session, WAY_MAX, end_here};
-use crate::job::{Job, JobError, Kept, Removable, clean, detach_areas, forget_kept_node, ledgers};
+use crate::job::{
+    Job, JobError, Kept, Removable, clean, detach_areas, forget_kept_node, ledgers, left_names,
+};
 use crate::output::Output;
 use crate::process::{Handle, wait_ended};
 use crate::supervisor::control::{Call, Reply, Request};
-use crate::wiring::resume::keep_node;
+use crate::wiring::resume::{expect_unused, keep_node};
 
 /// How long a node may take for its mounts, and again for everything else.
 pub(crate) const ROUND_MAX: Duration = Duration::from_secs(30);
+
+/// How long a server may take to end after its supervisor has.
+const SERVER_END_MAX: Duration = Duration::from_secs(10);
+const SERVER_END_STEP: Duration = Duration::from_millis(50);
 
 /// How long a supervisor may take to end after it said that all is done.
 pub(crate) const LAST_BREATH: Duration = Duration::from_secs(5);
@@ -87,7 +93,7 @@ pub(crate) fn stop(job: &Job, how: How<'_>, output: &Output) -> Stopped {
         |node: usize| unknowable.iter().any(|(known, _)| usize::from(*known) == node);
     let mut session = (!elsewhere.is_empty()).then(|| Session::open(job, &elsewhere));
     for (node, found) in supervisors.iter().enumerate() {
-        if found.is_none() && session.is_none() && !is_unknowable(node) {
+        if found.is_none() && !elsewhere.contains(&(node as u16)) && !is_unknowable(node) {
             stopped.notes.push(format!("node {node}: its supervisor had ended before"));
         }
     }
@@ -145,8 +151,10 @@ pub(crate) fn stop(job: &Job, how: How<'_>, output: &Output) -> Stopped {
             stopped.kept = Some(job.settings.job_storage());
             stopped.refuses(removable.and_then(Result::err));
             for node in (0..nodes).filter(|node| !elsewhere.contains(node)) {
-                if supervisors[usize::from(node)].is_none() && !is_unknowable(node.into()) {
-                    let notes = leave_ended(job, node);
+                // Also one that was killed above; of one that ended by itself nothing is here any more.
+                let has_ended = job.supervisor(node).is_none() && !is_unknowable(node.into());
+                if has_ended && job.dir.node(node).path().exists() {
+                    let notes = leave_ended(job, node, stopped.refused.is_empty());
                     stopped.notes.extend(notes.iter().map(|note| format!("node {node}: {note}")));
                 }
             }
@@ -184,11 +192,27 @@ pub(crate) fn stop_here(job: &Job, how: How<'_>, output: &Output) -> Stopped {
     stopped
 }
 
-/// Leaves the storage of a node whose processes have ended to `hayase resume`, and nothing else of it. Answers what went wrong;
-/// then its directory stays too.
-pub(crate) fn leave_ended(job: &Job, node: u16) -> Vec<String> {
+/// Leaves the storage of a node whose supervisor has ended to `hayase resume`, and, if it `is_all`, nothing else of it. Answers
+/// what went wrong; then its directory stays too.
+pub(crate) fn leave_ended(job: &Job, node: u16, is_all: bool) -> Vec<String> {
+    let (uid, own) = (job.settings.uid, rustix::process::geteuid().as_raw());
+    if uid != own {
+        // What it would write here its user could not read.
+        return vec![format!("it is a job of user {uid}, who has to end it: nothing was changed")];
+    }
+    // A server ends by itself after its supervisor, and writes until then.
+    let until = Instant::now() + SERVER_END_MAX;
+    while left_names::is_served(&job.settings, node) {
+        if Instant::now() > until {
+            return vec!["its server still runs: nothing was changed".to_owned()];
+        }
+        std::thread::sleep(SERVER_END_STEP);
+    }
+    if let Err(error) = expect_unused(&job.settings, node) {
+        return vec![format!("{error:#}; then call `hayase down` again")];
+    }
     let notes = keep_node(&job.settings, node);
-    if notes.is_empty() {
+    if notes.is_empty() && is_all {
         forget_kept_node(job, node);
     }
     notes

@@ -95,6 +95,7 @@ impl Keeper {
         if keep {
             notes.extend(keep_node(&self.settings, self.node));
         }
+        let is_orphaned = keep && !ledgers::can_resume(&self.settings, self.node);
         let has_left_all = self.has_left_all();
         if let Some(areas) = self.areas.take() {
             notes.extend(areas.release());
@@ -116,6 +117,10 @@ impl Keeper {
         }
         if self.settings.has_namespaces() {
             let _ = unmount(self.dir.own_node().path(), UnmountFlags::DETACH);
+        }
+        if is_orphaned {
+            // Only the directory of the job says what the storage is.
+            return (notes, kept);
         }
         let dir = self.node_dir();
         if let Err(error) = fs::remove_dir_all(dir.path()) {

@@ -94,7 +94,9 @@ impl PlaceError {
                 Some("choose another target, or leave it out with --exclude".into())
             }
             Self::OtherTier { .. } => Some(
-                "mount it; if the directory was made again or restored since: `hayase resume --replaced-tier`".into(),
+                "mount it there (a file system that numbers its inodes differently on each host can not be the tier of \
+                 several); `hayase resume --replaced-tier` takes a directory that was made again or restored"
+                    .into(),
             ),
             Self::Same(_) => Some("choose another target".into()),
             Self::NoDirectory(_) => Some("name the directory that it is in".into()),
@@ -143,7 +145,11 @@ pub(crate) fn root_of(place: &OsStr) -> Result<Option<u64>, PlaceError> {
     let Some(path) = local(place).map(PathBuf::from) else { return Ok(None) };
     match fs::metadata(&path) {
         Ok(found) => Ok(Some(found.ino())),
-        Err(_) => Err(PlaceError::Absent(path)),
+        Err(error) => match error.kind() {
+            io::ErrorKind::NotFound | io::ErrorKind::NotADirectory => Err(PlaceError::Absent(path)),
+            // Who opens it says why it can not be.
+            _ => Ok(None),
+        },
     }
 }
 

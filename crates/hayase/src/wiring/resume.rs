@@ -16,7 +16,7 @@ use rustix::io::Errno;
 use rustix::mount::{UnmountFlags, unmount};
 
 use super::places;
-use crate::job::{Settings, ledgers};
+use crate::job::{Settings, is_ours, ledgers};
 use crate::launch::mounts::is_mount_point;
 use crate::launch::{holders, open_files};
 
@@ -25,6 +25,8 @@ pub(crate) use hayase_server::{Resumed, Resuming};
 /// Processes that were killed a moment ago let go of their files within this: also one that waits for storage out of
 /// reach, which the kernel ends only when that answers.
 const LET_GO_WAIT: Duration = Duration::from_secs(30);
+/// The same where `hayase down` asks, which has more to do and can be called again.
+const UNUSED_WAIT: Duration = Duration::from_secs(5);
 const LET_GO_STEP: Duration = Duration::from_millis(50);
 /// What is busy for longer while no process has a file of it: another mount namespace has a copy of the job's mounts,
 /// whose plain files the kernel keeps, or somebody stands in it.
@@ -137,8 +139,17 @@ fn seal(settings: &Settings, node: u16) -> anyhow::Result<()> {
 /// Leaves the storage of a node whose server has ended as `hayase resume` takes it: with the settings of the job, a list of
 /// what the tier does not have, and all of that durable. Answers what could not be done.
 pub(crate) fn keep_node(settings: &Settings, node: u16) -> Vec<String> {
-    if settings.tier.is_none() || !settings.node_storage(node).exists() {
+    if settings.tier.is_none() || !settings.has_storage(node) {
         return Vec::new();
+    }
+    let storage = settings.node_storage(node);
+    if !storage.exists() {
+        let is_gone = ledgers::is_in_tier(settings, node);
+        let what = format!("its storage {} is not there: is it mounted?", storage.display());
+        return if is_gone { Vec::new() } else { vec![what] };
+    }
+    if !is_ours(settings) {
+        return vec![format!("{} is not the storage of this job", storage.display())];
     }
     let written =
         ledgers::keep_for_resume(settings).and_then(|()| ledgers::write_list(settings, node));
@@ -271,13 +282,23 @@ fn wait_until_unused(points: &[PathBuf], patience: Duration) -> anyhow::Result<(
 /// # Errors
 /// Who still has one after [`LET_GO_WAIT`].
 pub(crate) fn wait_for_programs(settings: &Settings) -> anyhow::Result<()> {
-    // What is in `local` is not kept.
-    let kept = |node| {
-        let mounts = iter::once(settings.shared_mount(node)).chain(settings.cache_mount(node));
-        mounts.chain(iter::once(settings.shared_root(node)))
-    };
-    let points: Vec<_> = (0..settings.nodes).flat_map(kept).collect();
+    let points: Vec<_> = (0..settings.nodes).flat_map(|node| kept_places(settings, node)).collect();
     wait_until_unused(&points, LET_GO_WAIT)
+}
+
+/// Fails while a process has a file of a node's areas open, for whose end nobody waited.
+///
+/// # Errors
+/// Who has one.
+pub(crate) fn expect_unused(settings: &Settings, node: u16) -> anyhow::Result<()> {
+    let points: Vec<_> = kept_places(settings, node).collect();
+    wait_until_unused(&points, UNUSED_WAIT)
+}
+
+/// Where files of a node are seen whose bytes are kept; those of `local` are not.
+fn kept_places(settings: &Settings, node: u16) -> impl Iterator<Item = PathBuf> {
+    let mounts = iter::once(settings.shared_mount(node)).chain(settings.cache_mount(node));
+    mounts.chain(iter::once(settings.shared_root(node)))
 }
 
 #[cfg(test)]

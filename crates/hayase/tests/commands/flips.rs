@@ -158,7 +158,7 @@ impl Killed {
             // It looks for dead jobs, and then finds no storage of its own.
             0 => &["up", "--storage", nowhere, "--nodes", "1"],
             1 => &["down", "--job", job],
-            _ => &["resume", job],
+            _ => &["resume", "--replaced-tier", job],
         };
         let ran = self.run(&copied, command);
         let told = format!("{seed}: {}: {what}; hayase {}", file.display(), command.join(" "));
@@ -212,7 +212,7 @@ fn check_whole(killed: &Killed) {
     let copied = killed.copies.path().join("whole");
     copy(&killed.copies.path().join("saved"), &copied);
     let job = killed.scene.path("run/jobs/t");
-    let ran = killed.run(&copied, &["resume", job.to_str().unwrap()]).with(0);
+    let ran = killed.run(&copied, &["resume", "--replaced-tier", job.to_str().unwrap()]).with(0);
     killed.judge(&copied, Path::new("nothing"), "resume", &ran).unwrap();
     assert!(!copied.join("storage/t").exists() && !copied.join("run/jobs/t").exists());
     fs::remove_dir_all(copied).unwrap();
@@ -231,7 +231,7 @@ fn check_cut_journals(killed: &Killed) {
             let len = used * cut / CUTS;
             let opened = fs::OpenOptions::new().write(true).open(copied.join(file)).unwrap();
             opened.set_len(len).unwrap();
-            let ran = killed.run(&copied, &["resume", job.to_str().unwrap()]);
+            let ran = killed.run(&copied, &["resume", "--replaced-tier", job.to_str().unwrap()]);
             if let Err(why) = killed.judge(&copied, file, "resume", &ran) {
                 panic!("{} cut at {len}: {why}\n{ran:#?}", file.display());
             }

@@ -25,30 +25,88 @@ fn kill_all(scene: &Scene) {
     wait_until("all processes end", || scene.processes().is_empty(), left);
 }
 
-#[test]
-fn the_command_that_down_prints_for_a_killed_job_resumes_it() {
-    let Some(scene) = Scene::with_nodes("the_command_that_down_prints") else { return };
-    up(&scene);
-    let mut open = Vec::new();
-    for node in 0..2 {
+/// A synced file of each node, held open so that it is not flushed.
+fn write_on_both(scene: &Scene) -> Vec<fs::File> {
+    let write = |node: u16| {
         let path = scene.path(&format!("mount/node-{node}/cache/file-{node}"));
         let mut file = fs::File::create(path).unwrap();
         write!(file, "of node {node}").unwrap();
         file.sync_all().unwrap();
-        open.push(file); // so that none is flushed
-    }
-    kill_all(&scene);
-    drop(open);
-    let told = scene.hayase(&["down", "--job", "t"]).with(3).stdout;
+        file
+    };
+    (0..2).map(write).collect()
+}
+
+/// The directory that `hayase down` tells to resume.
+fn kept_by_down(scene: &Scene) -> String {
+    // A node that lives does not wait for long until one that is dead counts as lost.
+    let told = scene.hayase(&["down", "--job", "t", "--drain", "1"]).with(3).stdout;
     let command = told.lines().find_map(|line| line.trim().strip_prefix("hayase resume "));
-    let kept = command.unwrap_or_else(|| panic!("{told}"));
-    let list = fs::read_to_string(Path::new(kept).join("not-in-tier-1.json")).unwrap();
-    assert!(list.contains("file-1"), "{list}");
-    scene.hayase(&["resume", kept]).with(0);
+    command.unwrap_or_else(|| panic!("{told}")).to_owned()
+}
+
+fn expect_in_tier(scene: &Scene) {
     for node in 0..2 {
         let file = scene.path(&format!("tier/file-{node}"));
         assert_eq!(fs::read_to_string(file).unwrap(), format!("of node {node}"));
     }
+}
+
+#[test]
+fn the_command_that_down_prints_for_a_killed_job_resumes_it() {
+    let Some(scene) = Scene::with_nodes("the_command_that_down_prints") else { return };
+    up(&scene);
+    let open = write_on_both(&scene);
+    kill_all(&scene);
+    drop(open);
+    let kept = kept_by_down(&scene);
+    let list = fs::read_to_string(Path::new(&kept).join("not-in-tier-1.json")).unwrap();
+    assert!(list.contains("file-1"), "{list}");
+    scene.hayase(&["resume", &kept]).with(0);
+    expect_in_tier(&scene);
+}
+
+#[test]
+fn a_half_dead_job_is_resumed_by_the_command_that_down_prints() {
+    let Some(scene) = Scene::with_nodes("a_half_dead_job_is_resumed") else { return };
+    up(&scene);
+    let open = write_on_both(&scene);
+    let of_node = |line: &str| line.contains("node-1") || line.contains("--node 1");
+    let record = fs::read_to_string(scene.path("run/jobs/t/node-1/supervisor.json")).unwrap();
+    let record: serde_json::Value = serde_json::from_str(&record).unwrap();
+    let supervisor = record["process"]["pid"].as_i64().unwrap() as i32;
+    for (pid, line) in scene.processes() {
+        if pid == supervisor || of_node(&line) {
+            let _ = kill_process(Pid::from_raw(pid).unwrap(), Signal::KILL);
+        }
+    }
+    let lives = || scene.processes().iter().any(|(pid, _)| *pid == supervisor);
+    wait_until("its supervisor ends", || !lives(), || format!("{:?}", scene.processes()));
+    drop(open);
+    let kept = kept_by_down(&scene);
+    assert!(scene.jobs().is_empty(), "{:?}", scene.jobs());
+    scene.hayase(&["resume", &kept]).with(0);
+    expect_in_tier(&scene);
+}
+
+/// Only the directory of the job says what such a storage was.
+#[test]
+fn a_killed_job_whose_storage_is_not_there_is_not_forgotten() {
+    let Some(scene) = Scene::with_nodes("a_killed_job_whose_storage") else { return };
+    up(&scene);
+    let open = write_on_both(&scene);
+    kill_all(&scene);
+    drop(open);
+    let (storage, away) = (scene.path("storage/t/node-1"), scene.path("away"));
+    fs::rename(&storage, &away).unwrap();
+    let told = scene.hayase(&["down", "--job", "t"]).with(3).stdout;
+    assert!(told.contains("is not there: is it mounted?"), "{told}");
+    assert_eq!(scene.jobs(), ["t"]);
+    fs::rename(&away, &storage).unwrap();
+    let kept = kept_by_down(&scene);
+    assert!(scene.jobs().is_empty(), "{:?}", scene.jobs());
+    scene.hayase(&["resume", &kept]).with(0);
+    expect_in_tier(&scene);
 }
 
 /// close(2) of a mount returns before the mount is told that nobody has the file any more.

@@ -6,6 +6,7 @@ use hayase_layout::ByteCount;
 
 use super::drain::Drain;
 use super::{AllJobs, JobStatus, NodeStatus};
+use crate::job::Kind;
 use crate::moment;
 use crate::output::{Human, Page};
 use crate::supervisor::control::{DaemonState, NodeState};
@@ -158,7 +159,12 @@ impl JobStatus {
             page.line(&format!("  {}", drain.in_words(moment::now_ms())));
             if self.state == "dead" {
                 let job = self.job_dir.display();
-                page.line(&format!("  `hayase resume {job}` brings what is left to the tier"));
+                let (down, resume) =
+                    (format!("`hayase down --job {job}`"), format!("`hayase resume {job}`"));
+                page.line(&match self.kind == Kind::Hosts.word() {
+                    true => format!("  {down} says how what is left comes to the tier"),
+                    false => format!("  {resume} brings what is left to the tier"),
+                });
             }
             return;
         };

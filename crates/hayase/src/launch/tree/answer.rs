@@ -103,6 +103,9 @@ fn end_dead_node(job: &Job, node: u16, request: &Request) -> (Vec<String>, Optio
             clean_node(job, node, removable);
             (Vec::new(), None)
         }
-        kept => (leave_ended(job, node), kept.and_then(Result::err)),
+        kept => {
+            let kept = kept.and_then(Result::err);
+            (leave_ended(job, node, kept.is_none()), kept)
+        }
     }
 }
