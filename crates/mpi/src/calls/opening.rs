@@ -371,7 +371,12 @@ fn end(file: &OpenFile, is_whole: bool) -> Result<(), Error> {
         _ => Ok(()),
     };
     if file.delete_on_close {
-        return on_rank_0(file, || Ok(Container::delete(&file.path).map(|()| 0)?)).map(|_| ());
+        let delete = || {
+            // The last of the group. NFS and gfarm2fs keep a removed file that is open, and its directory with it.
+            file.leave();
+            Ok(Container::delete(&file.path).map(|()| 0)?)
+        };
+        return on_rank_0(file, delete).map(|_| ());
     }
     if file.flatten == Flatten::Close && is_whole {
         let flat = || {
