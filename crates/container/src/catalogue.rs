@@ -278,12 +278,13 @@ impl Loaded {
         self.is_whole() || !self.is_written_in_place
     }
 
-    /// Whether others tell all that it tells, apart from what was cut off.
+    /// Whether others tell all that it tells, apart from what was cut off. A writer without records may have some
+    /// behind the end, unless it closed.
     pub(crate) fn is_covered(&self, by: &Snapshot) -> bool {
         self.contents.logs.iter().all(|published| {
-            let log = &published.log;
-            by.logs().contains_key(&log.writer.id)
-                || (!log.records.is_empty() && published.is_cut_off(by))
+            let is_known = published.closed.is_some() || !published.log.records.is_empty();
+            by.logs().contains_key(&published.log.writer.id)
+                || (is_known && published.is_cut_off(by))
         })
     }
 

@@ -6,6 +6,7 @@ use hayase_layout::{ByteCount, GlobalOffset, NodeId, Rank, WriterId};
 
 use super::{Finished, Joining};
 use crate::directory::stop;
+use crate::limits::INDEX_BYTES_MAX;
 use crate::names::{self, Kind};
 use crate::{
     Access, Container, ContainerError, ContainerFile, Creation, Durability, Identity, Problem,
@@ -145,6 +146,32 @@ fn compactions_of_what_was_read_before_another_one_lose_nothing() {
         assert_eq!(read(&container), expected, "{first}, {second}: four");
         assert!(check(&top.path().join("F")).unwrap().is_sound(), "{first}, {second}");
     }
+}
+
+/// A build before wrote a merged index in place, also of writers that have no records, which are not merged now.
+#[test]
+fn a_killed_compaction_of_version_1_may_tell_of_writers_without_records() {
+    let top = tempfile::tempdir().unwrap();
+    let path = top.path().join("F");
+    let container = Container::open(&path, Creation::Exclusive).unwrap();
+    write(&container, 0, b"first").close(Durability::Written).unwrap();
+    let resizing = open(&container, Access::Write);
+    resizing.set_size(ByteCount(9), resizing.proposed_epoch()).unwrap();
+    resizing.close(Durability::Written).unwrap();
+    let singles = container.directory().names().unwrap();
+    let mut snapshot = container.load().unwrap();
+    assert_eq!(snapshot.logs().len(), 2);
+    container.write_merged(&mut snapshot, &BTreeSet::new(), INDEX_BYTES_MAX).unwrap();
+    let names = container.directory().names().unwrap();
+    let merged = path.join(names.iter().find(|name| !singles.contains(name)).unwrap());
+    let whole = std::fs::read(&merged).unwrap();
+    let last_block = whole.windows(4).rposition(|bytes| bytes == b"HYBK").unwrap();
+    std::fs::remove_file(&merged).unwrap();
+    std::fs::write(path.join(names::merged(1)), &whole[..last_block]).unwrap();
+    assert_eq!(read(&container), b"first\0\0\0\0");
+    container.compact(Finished::Closed).unwrap();
+    assert_eq!(read(&container), b"first\0\0\0\0");
+    assert!(check(&path).unwrap().is_sound());
 }
 
 #[test]
