@@ -175,6 +175,24 @@ fn a_killed_compaction_of_version_1_may_tell_of_writers_without_records() {
 }
 
 #[test]
+fn nothing_is_removed_for_good_by_what_a_damaged_index_tells() {
+    let Used { container, top, .. } = used();
+    container.compact_joining(Finished::Closed, EAGER).unwrap();
+    let path = top.path().join("F");
+    let names = container.directory().names().unwrap();
+    let is_merged = |name: &&String| matches!(names::kind(name), Kind::Merged(_));
+    let merged = path.join(names.iter().find(is_merged).unwrap());
+    let whole = std::fs::read(&merged).unwrap();
+    std::fs::write(&merged, &whole[..64]).unwrap();
+    let error = container.remove_begun().unwrap_err();
+    assert!(matches!(error, ContainerError::Corrupt { .. }), "{error}");
+    assert_eq!(container.directory().names().unwrap(), names);
+    std::fs::write(&merged, &whole).unwrap();
+    container.remove_begun().unwrap();
+    assert_eq!(container.directory().names().unwrap(), names);
+}
+
+#[test]
 fn what_would_be_too_large_to_be_read_is_not_merged() {
     let Used { container, expected, top: _top, .. } = used();
     let names = container.directory().names().unwrap();
