@@ -113,7 +113,7 @@ impl Container {
         told.records_after = merged.record_count();
         told.writers -= dead.len();
         let names = self.directory().names()?;
-        let small = match self.is_in_area() {
+        let small = match self.is_in_area() || self.is_behind_area() {
             // Their home tells readers of all nodes where bytes are, and would have to hear of it in between.
             true => BTreeSet::new(),
             false => joining.choose(&merged, |part| parts.may_join(part, &names)),

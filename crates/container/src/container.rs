@@ -186,6 +186,15 @@ impl Container {
         self.file.is_some()
     }
 
+    /// Whether it was opened by the path at which an area keeps it, so that the file that stands for it is not known.
+    /// `true` where its path can not be told.
+    pub(crate) fn is_behind_area(&self) -> bool {
+        let is_in = |real: PathBuf| {
+            real.parent().and_then(Path::file_name).is_some_and(|name| name == area::AREA_DIRECTORY)
+        };
+        self.directory.real_path().ok().is_none_or(is_in)
+    }
+
     /// What it is called for ever.
     pub fn id(&self) -> ContainerId {
         self.id

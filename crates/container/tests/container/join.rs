@@ -101,6 +101,22 @@ fn joins_are_bounded_and_take_the_smallest_first() {
     assert_eq!(published(&path), expected);
 }
 
+/// Whoever is given the directory behind a file of an area does not see that file, and can not tell its home.
+#[test]
+fn parts_behind_a_file_of_an_area_stay_where_they_are() {
+    let top = in_memory();
+    let all = top.path().join(hayase_container::area::AREA_DIRECTORY);
+    fs::create_dir(&all).unwrap();
+    let (path, link) = (all.join("0002000000000017"), top.path().join("link"));
+    write(&create(&path), 1..4);
+    std::os::unix::fs::symlink(&path, &link).unwrap();
+    for path in [&path, &link] {
+        let container = Container::open(path, Creation::Never).unwrap();
+        let told = container.compact_joining(Finished::Closed, EAGER).unwrap();
+        assert_eq!((told.parts_joined, parts(&files(path))), (0, 3));
+    }
+}
+
 #[test]
 fn a_join_that_is_killed_anywhere_loses_nothing() {
     let top = in_memory();
