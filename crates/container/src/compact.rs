@@ -44,7 +44,7 @@ pub enum Finished {
 }
 
 /// What a compaction did.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Compacted {
     /// Writers in the merged index.
     pub writers: usize,
@@ -58,6 +58,8 @@ pub struct Compacted {
     pub indexes_removed: usize,
     /// Parts whose bytes were copied into one.
     pub parts_joined: usize,
+    /// Why small parts stay as they are that were to be joined.
+    pub not_joined: Option<String>,
     /// Parts removed: all that they held was cut off, or was elsewhere already.
     pub parts_removed: usize,
     /// Bytes in these.
@@ -121,7 +123,8 @@ impl Container {
         let is_one = matches!(&chosen[..], [name] if matches!(names::kind(name), Kind::Merged(_)));
         let has_left = !parts.left(&merged, &names).is_empty();
         if !chosen.is_empty() && (!is_one || has_left || !small.is_empty()) {
-            parts.joined = self.write_merged(&mut merged, &small, INDEX_BYTES_MAX)?;
+            let joined = self.write_merged(&mut merged, &small, INDEX_BYTES_MAX)?;
+            (parts.joined, told.not_joined) = (joined.sources, joined.failed);
             for name in &chosen {
                 self.directory().remove(name)?;
                 told.indexes_removed += 1;
@@ -137,18 +140,17 @@ impl Container {
         Ok(told)
     }
 
-    /// The merged index, and before it the part into which small ones are joined; which parts went into that. Durable
-    /// when it returns.
+    /// The merged index, and before it the part into which small ones are joined. Durable when it returns.
     fn write_merged(
         &self,
         merged: &mut Snapshot,
         small: &BTreeSet<WriterId>,
         bytes_max: ByteCount,
-    ) -> Result<BTreeSet<WriterId>, ContainerError> {
+    ) -> Result<Joined, ContainerError> {
         let mut begun = self.begin_merged()?;
         let mut joined = Joined::default();
         let written = self
-            .join_where_room(merged, small)
+            .join_where_possible(merged, small)
             .map(|made| joined = made)
             .and_then(|()| self.fill_merged(&mut begun, merged, bytes_max))
             // All names, and the bytes of a joined part, are on the disk before it counts; bytes that their writers did
@@ -164,11 +166,12 @@ impl Container {
             return Err(error);
         }
         self.directory().sync()?;
-        Ok(joined.sources)
+        Ok(joined)
     }
 
-    /// Without room for the bytes of small parts they stay where they are, and their indexes are merged.
-    fn join_where_room(
+    /// Where small parts can not be joined they stay where they are, and their indexes are merged. Fails where what
+    /// was begun of a joined part can not be removed.
+    fn join_where_possible(
         &self,
         merged: &mut Snapshot,
         small: &BTreeSet<WriterId>,
@@ -177,14 +180,11 @@ impl Container {
             return Ok(Joined::default());
         }
         let mut moved = merged.clone();
-        match self.join(&mut moved, small) {
-            Ok(joined) => {
-                *merged = moved;
-                Ok(joined)
-            }
-            Err(ContainerError::NoRoom { .. }) => Ok(Joined::default()),
-            Err(error) => Err(error),
+        let joined = self.join(&mut moved, small)?;
+        if joined.failed.is_none() {
+            *merged = moved;
         }
+        Ok(joined)
     }
 
     /// Removes the parts that no index names any more.

@@ -8,6 +8,7 @@
 //! leaves a part that nothing names.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::error::Error;
 use std::fs::File;
 use std::io::{BufWriter, Write};
 use std::path::Path;
@@ -96,9 +97,20 @@ pub(super) struct Joined {
     part: Option<WriterId>,
     /// Whose bytes are in it.
     pub(super) sources: BTreeSet<WriterId>,
+    /// Why there is no new part.
+    pub(super) failed: Option<String>,
 }
 
 impl Joined {
+    /// Nothing, and nothing is left of it.
+    fn failed(error: &ContainerError) -> Self {
+        let failed = match error.source() {
+            Some(source) => format!("{error}: {source}"),
+            None => error.to_string(),
+        };
+        Self { failed: Some(failed), ..Self::default() }
+    }
+
     /// No index names it, and none will.
     pub(super) fn forget(&mut self, container: &Container) -> Result<(), ContainerError> {
         self.sources.clear();
@@ -112,6 +124,7 @@ impl Joined {
 impl Container {
     /// Copies the bytes of these parts into a new one, in the order of the file, and lets the logs name it. Its
     /// bytes are durable when it returns. What can not be read stays where it is: a lost part keeps no other back.
+    /// Where it failed, the logs are not to be used.
     pub(super) fn join(
         &self,
         merged: &mut Snapshot,
@@ -125,9 +138,12 @@ impl Container {
             .collect();
         let first = |log: &WriterLog| first_byte(log, log.records.first()?);
         logs.sort_by_cached_key(|log| first(log));
-        let (id, file) = self.create_joined(generation)?;
+        let (id, file) = match self.create_joined(generation) {
+            Ok(created) => created,
+            Err(error) => return Ok(Joined::failed(&error)),
+        };
         let path = self.directory().shown(&names::part(id));
-        let mut joined = Joined { part: Some(id), sources: BTreeSet::new() };
+        let mut joined = Joined { part: Some(id), ..Joined::default() };
         let filled = self.fill_joined(&mut logs, id, &file, &path).and_then(|sources| {
             joined.sources = sources;
             let synced = file.sync_all();
@@ -136,7 +152,9 @@ impl Container {
         if filled.is_err() || joined.sources.is_empty() {
             joined.forget(self)?;
         }
-        filled?;
+        if let Err(error) = filled {
+            return Ok(Joined::failed(&error));
+        }
         for published in merged.logs_mut().filter(|published| published.log.part == id) {
             published.closed = stretch(&published.log).map(|local| ByteCount(local.end().0));
         }
@@ -151,7 +169,6 @@ impl Container {
         file: &File,
         path: &Path,
     ) -> Result<BTreeSet<WriterId>, ContainerError> {
-        let parts = Parts::new(self.clone());
         let mut target = BufWriter::with_capacity(1 << 20, file);
         let failed = |source| ContainerError::io("write the joined part", path, source);
         let mut sources = BTreeSet::new();
@@ -159,7 +176,8 @@ impl Container {
         for log in logs {
             let Some(local) = stretch(log) else { continue };
             bytes.resize(local.len().0 as usize, 0);
-            match parts.read(log.part, local, &mut bytes) {
+            // Closed again at once: a program may have few descriptors left.
+            match Parts::new(self.clone()).read(log.part, local, &mut bytes) {
                 Err(error) if is_of_part(&error) => continue,
                 read => read?,
             }

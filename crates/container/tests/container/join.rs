@@ -101,6 +101,30 @@ fn joins_are_bounded_and_take_the_smallest_first() {
     assert_eq!(published(&path), expected);
 }
 
+#[test]
+fn a_join_that_fails_keeps_no_index_from_being_merged() {
+    let top = in_memory();
+    let path = top.path().join("F");
+    let container = create(&path);
+    write(&container, 1..4);
+    let expected = published(&path);
+    // It can not be opened, and is neither missing nor short.
+    let (part, elsewhere) = (path.join("n0-p3-o0.part"), top.path().join("part"));
+    fs::rename(&part, &elsewhere).unwrap();
+    std::os::unix::fs::symlink(&elsewhere, &part).unwrap();
+    let told = container.compact_joining(Finished::Closed, EAGER).unwrap();
+    assert_eq!((told.parts_joined, told.indexes_removed), (0, 3));
+    assert!(told.not_joined.unwrap().contains("n0-p3-o0.part"));
+    fs::remove_file(&part).unwrap();
+    fs::rename(&elsewhere, &part).unwrap();
+    let left = files(&path);
+    assert_eq!((parts(&left), left.len()), (3, 6), "{:?}", left.keys());
+    assert_eq!(published(&path), expected);
+    let told = container.compact_joining(Finished::Closed, EAGER).unwrap();
+    assert_eq!(told.parts_joined, 3);
+    assert_eq!(published(&path), expected);
+}
+
 /// Whoever is given the directory behind a file of an area does not see that file, and can not tell its home.
 #[test]
 fn parts_behind_a_file_of_an_area_stay_where_they_are() {

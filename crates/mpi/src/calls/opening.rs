@@ -388,8 +388,15 @@ fn end(file: &OpenFile, is_whole: bool) -> Result<(), Error> {
     if file.comm.rank() == 0 && file.container.access() != Access::Read {
         // The file is the same without; the next to open it reads less with it. Until that is done nobody makes a
         // flat file of it.
-        if let Err(error) = file.container.container().compact_when_many() {
-            trace::say(&format!("{}: its indexes stay apart: {error}", file.path.display()));
+        match file.container.container().compact_when_many() {
+            Ok(done) => {
+                if let Some(why) = done.and_then(|done| done.not_joined) {
+                    trace::say(&format!("{}: its parts stay apart: {why}", file.path.display()));
+                }
+            }
+            Err(error) => {
+                trace::say(&format!("{}: its indexes stay apart: {error}", file.path.display()));
+            }
         }
     }
     forgotten

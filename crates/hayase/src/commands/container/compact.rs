@@ -45,6 +45,8 @@ struct ContainerTold {
     records_after: usize,
     indexes_removed: usize,
     parts_joined: usize,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    not_joined: Option<String>,
     parts_removed: usize,
     bytes_removed: u64,
 }
@@ -79,6 +81,7 @@ impl ContainerTold {
             records_after,
             indexes_removed: done.indexes_removed,
             parts_joined: done.parts_joined,
+            not_joined: done.not_joined,
             parts_removed: done.parts_removed,
             bytes_removed: done.bytes_removed.get(),
         }
@@ -97,6 +100,9 @@ impl Human for Told {
             };
             if told.parts_joined > 0 {
                 words += &format!(", {} parts became one", told.parts_joined);
+            }
+            if let Some(why) = &told.not_joined {
+                words += &format!(", small parts stay apart ({why})");
             }
             if told.parts_removed > 0 {
                 let bytes = ByteCount(told.bytes_removed);
