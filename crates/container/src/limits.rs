@@ -58,6 +58,9 @@ pub const JOIN_SMALL: ByteCount = ByteCount::mib(1);
 /// Most bytes that a program copies to join parts when it closes a container.
 pub const JOIN_BYTES_AT_CLOSE: ByteCount = ByteCount::mib(64);
 
+/// Most parts that it joins then: each is opened, read and removed, and the rest of the group waits.
+pub const JOIN_PARTS_AT_CLOSE: usize = 4096;
+
 /// Listings of a container that is being compacted meanwhile, before giving up.
 pub const LIST_TRIES_MAX: u32 = 64;
 

@@ -15,7 +15,7 @@ use std::path::Path;
 
 use hayase_layout::{ByteCount, LocalExtent, LocalOffset, WriterId, WriterLog};
 
-use crate::limits::{JOIN_BYTES_AT_CLOSE, JOIN_PARTS_MAX, JOIN_SMALL};
+use crate::limits::{JOIN_BYTES_AT_CLOSE, JOIN_PARTS_AT_CLOSE, JOIN_PARTS_MAX, JOIN_SMALL};
 use crate::names::{self, JOINED};
 use crate::parts::Parts;
 use crate::snapshot::first_byte;
@@ -30,23 +30,28 @@ pub struct Joining {
     pub small: ByteCount,
     /// Most bytes that are copied: the smallest parts come first.
     pub bytes_max: ByteCount,
+    /// Most parts that are joined at once.
+    pub joined_max: usize,
 }
 
 impl Default for Joining {
     fn default() -> Self {
-        let bytes_max = ByteCount(u64::MAX);
-        Self { parts_max: JOIN_PARTS_MAX, small: JOIN_SMALL, bytes_max }
+        let (bytes_max, joined_max) = (ByteCount(u64::MAX), usize::MAX);
+        Self { parts_max: JOIN_PARTS_MAX, small: JOIN_SMALL, bytes_max, joined_max }
     }
 }
 
 impl Joining {
     /// By a program that closes a container: it has other work to do.
-    pub const AT_CLOSE: Self =
-        Self { parts_max: JOIN_PARTS_MAX, small: JOIN_SMALL, bytes_max: JOIN_BYTES_AT_CLOSE };
+    pub const AT_CLOSE: Self = Self {
+        parts_max: JOIN_PARTS_MAX,
+        small: JOIN_SMALL,
+        bytes_max: JOIN_BYTES_AT_CLOSE,
+        joined_max: JOIN_PARTS_AT_CLOSE,
+    };
 
     /// All parts stay.
-    pub const NONE: Self =
-        Self { parts_max: usize::MAX, small: JOIN_SMALL, bytes_max: JOIN_BYTES_AT_CLOSE };
+    pub const NONE: Self = Self { parts_max: usize::MAX, ..Self::AT_CLOSE };
 
     /// The parts of `merged` that are joined, among those that `may_join`.
     pub(super) fn choose(
@@ -75,8 +80,8 @@ impl Joining {
             }
             None => false,
         };
-        let chosen: BTreeSet<_> =
-            small.into_iter().take_while(fits).map(|(_, part)| part).collect();
+        let fitting = small.into_iter().take_while(fits).take(self.joined_max);
+        let chosen: BTreeSet<_> = fitting.map(|(_, part)| part).collect();
         match chosen.len() > self.parts_max {
             true => chosen,
             false => BTreeSet::new(),

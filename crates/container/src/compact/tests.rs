@@ -15,7 +15,7 @@ use crate::{
 
 /// All parts that are small, however few.
 pub(super) const EAGER: Joining =
-    Joining { parts_max: 1, small: ByteCount::mib(1), bytes_max: ByteCount::mib(1) };
+    Joining { parts_max: 1, bytes_max: ByteCount::mib(1), ..Joining::AT_CLOSE };
 
 /// A container that was compacted before, with new writers, one of them at work; another wrote only what was cut off.
 pub(super) struct Used {

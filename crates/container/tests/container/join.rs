@@ -94,10 +94,16 @@ fn joins_are_bounded_and_take_the_smallest_first() {
     let told = container.compact_joining(Finished::Closed, joining(299)).unwrap();
     assert_eq!(told.parts_joined, 0);
     let told = container.compact_joining(Finished::Closed, joining(700)).unwrap();
-    assert_eq!(told.parts_joined, 3);
+    assert_eq!((told.parts_joined, parts(&files(&path))), (3, 2));
     // What was joined is joined again.
     let told = container.compact_joining(Finished::Closed, joining(1500)).unwrap();
     assert_eq!((told.parts_joined, parts(&files(&path))), (2, 1));
+    assert_eq!(published(&path), expected);
+    write(&container, 4..8);
+    let expected = published(&path);
+    let few = Joining { joined_max: 3, ..EAGER };
+    let told = container.compact_joining(Finished::Closed, few).unwrap();
+    assert_eq!((told.parts_joined, parts(&files(&path))), (3, 3));
     assert_eq!(published(&path), expected);
 }
 

@@ -112,7 +112,7 @@ fn views() -> [View; 3] {
 
 /// Two parts with something in them become one.
 pub(super) const EAGER: Joining =
-    Joining { parts_max: 1, small: ByteCount::mib(1), bytes_max: ByteCount::mib(1) };
+    Joining { parts_max: 1, bytes_max: ByteCount::mib(1), ..Joining::AT_CLOSE };
 
 #[derive(Clone, Debug)]
 enum What {
