@@ -92,7 +92,10 @@ impl Human for Down<'_> {
         match &self.stopped.kept {
             Some(place) if !self.stopped.left.is_nothing() || self.stopped.keeps_for_others => {
                 page.pair("kept", &place.display());
-                page.line(&format!("hayase resume {}", place.display()));
+                page.line(&match self.stopped.is_orphaned {
+                    true => "when that is mended, call `hayase down` again".to_owned(),
+                    false => format!("hayase resume {}", place.display()),
+                });
             }
             Some(place) => page.pair("kept", &place.display()),
             None => page.line("the areas `shared` and `local` were removed"),

@@ -10,7 +10,8 @@ use serde::Serialize;
 use super::verify::{VerifyTold, verify_ledgers};
 use crate::exit::Status;
 use crate::job::{
-    JobDir, Kept, Removable, Settings, clean_resumed, detach_areas, found_mark, ledgers, left_names,
+    Job, JobDir, Registry, Removable, Settings, clean_resumed, detach_areas, found_mark, ledgers,
+    left_names,
 };
 use crate::output::{Human, Output, Page};
 use crate::wiring::resume::{Left, Resumed, Resuming, wait_for_programs};
@@ -76,8 +77,9 @@ struct ResumeTold {
     failed: Vec<FailedFile>,
     /// Nodes whose storage is not on this machine.
     not_here: Vec<u16>,
-    /// They may need what is here.
-    needed: bool,
+    /// They may need what is here, when everything is in the tier that is known here.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    needed: Option<bool>,
     removed: bool,
     /// When that was asked for.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -121,7 +123,7 @@ pub(crate) fn run(args: &ResumeArgs, output: &Output) -> anyhow::Result<Status> 
         conflicts: Vec::new(),
         failed: Vec::new(),
         not_here: Vec::new(),
-        needed: false,
+        needed: None,
         removed: false,
         verified: None,
     };
@@ -167,19 +169,15 @@ pub(crate) fn run(args: &ResumeArgs, output: &Output) -> anyhow::Result<Status> 
     let gives_up = args.discard && told.failed.is_empty() && unread.is_empty() && is_right;
     let mut refused = None;
     if !told.not_here.is_empty() && told.failed.is_empty() && unread.is_empty() {
-        match Removable::check(&settings, known.iter().copied()) {
+        match Removable::given_up(&settings, known.iter().copied()) {
             Ok(removable) if gives_up => {
                 clean_resumed(&settings, &args.dir, removable);
                 told.removed = !settings.job_storage().exists();
             }
             Ok(_) => {
-                told.needed = known.iter().any(|node| ledgers::keeps_for_others(&settings, *node));
+                let is_needed = |node: &u16| ledgers::keeps_for_others(&settings, *node);
+                told.needed = Some(known.iter().any(is_needed));
             }
-            Err(Kept::NotInTier { .. }) if gives_up => {
-                clean_resumed(&settings, &args.dir, Removable::discarded(&settings)?);
-                told.removed = !settings.job_storage().exists();
-            }
-            Err(Kept::NotInTier { .. }) => told.needed = true,
             Err(kept) => refused = Some(kept),
         }
     }
@@ -234,12 +232,7 @@ fn run_salvage(args: &ResumeArgs, settings: &Settings, output: &Output) -> anyho
 fn settings_of(dir: &Path) -> anyhow::Result<Settings> {
     let dir = std::fs::canonicalize(dir).with_context(|| format!("find {}", dir.display()))?;
     if let Some(kept) = ledgers::kept_in(&dir)? {
-        if let Some(node) = (0..kept.nodes).find(|node| left_names::is_served(&kept, *node)) {
-            bail!(
-                "the server of node {node} of job {} still runs: end it with `hayase down`",
-                kept.job
-            );
-        }
+        expect_ended(&kept)?;
         return Ok(kept);
     }
     let dir = JobDir::new(dir);
@@ -260,6 +253,24 @@ fn settings_of(dir: &Path) -> anyhow::Result<Settings> {
     // Mounts of a job that was killed on this machine keep its images busy.
     detach_areas(&job.settings);
     Ok(job.settings)
+}
+
+/// Nothing of the job whose bytes were kept writes there any more.
+fn expect_ended(kept: &Settings) -> anyhow::Result<()> {
+    let of_job = |job: &Job| job.settings.mark == kept.mark;
+    let listed = Registry::new(&kept.runtime).jobs().into_iter().find(of_job);
+    if let Some(node) = (0..kept.nodes).find(|node| left_names::is_served(kept, *node)) {
+        bail!(
+            "the server of node {node} of job {} still runs: end it with `hayase down`",
+            kept.job
+        );
+    }
+    // Where it is not listed any more, others may have its mount points.
+    let Some(job) = listed else { return Ok(()) };
+    if !job.living().is_empty() {
+        bail!("job {} still runs here: end it with `hayase down`", kept.job);
+    }
+    wait_for_programs(kept)
 }
 
 impl ResumeTold {
@@ -312,8 +323,8 @@ impl Human for ResumeTold {
         for node in &self.not_here {
             page.line(&format!("node {node}: its storage is not on this machine"));
         }
-        if !self.not_here.is_empty() && self.failed.is_empty() && !self.removed {
-            page.line(match self.needed {
+        if let Some(needed) = self.needed {
+            page.line(match needed {
                 true => "the storage stays, since those may need parts of it: bring `node-N` of all to one host",
                 false => {
                     "the storage stays; `hayase resume --discard` removes it, if the job wrote no file through MPI-IO"

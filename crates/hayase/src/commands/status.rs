@@ -106,6 +106,9 @@ pub(crate) struct NodeStatus {
     /// Absent when its server does not answer; then `trouble` says why.
     pub(crate) server: Option<Served>,
     pub(crate) trouble: Option<String>,
+    /// Its supervisor has ended, and with it everything that could bring something to the tier.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub(crate) has_ended: bool,
     /// What the tier does not have of a node whose server does not answer, as its ledger says.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) left: Option<Vec<NotDurable>>,
@@ -294,6 +297,7 @@ fn unknown(settings: &Settings, node: u16) -> NodeStatus {
         supervisor: None,
         server: None,
         trouble: None,
+        has_ended: false,
         left: None,
     }
 }
@@ -303,6 +307,7 @@ pub(crate) fn look_at_node(job: &Job, node: u16) -> NodeStatus {
     let mut status = unknown(&job.settings, node);
     if job.supervisor(node).is_none() {
         status.trouble = Some("its supervisor has ended".to_owned());
+        status.has_ended = true;
         status.left = ledgers::left_of(&job.settings, node);
         return status;
     }

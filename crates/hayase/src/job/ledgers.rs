@@ -13,8 +13,8 @@ use hayase_store::{Ledger, LedgerRecord, PreadDevice, Salvaged, ops};
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
-use super::Settings;
 use super::left_names::names;
+use super::{Settings, found_mark};
 use crate::kept_file;
 
 /// Written into the storage of a job that keeps bytes for [`crate::commands::resume`]: its settings.
@@ -46,6 +46,10 @@ pub(crate) struct NotDurable {
 /// What the tier does not have of a node whose server does not answer: its ledger says, if that is on this machine and can be
 /// read. A node without storage has nothing.
 pub(crate) fn left_of(settings: &Settings, node: u16) -> Option<Vec<NotDurable>> {
+    let is_another = |mark: &String| *mark != settings.mark;
+    if found_mark(settings).is_ok_and(|found| found.is_some_and(|mark| is_another(&mark))) {
+        return None; // a younger job of the same name
+    }
     if !settings.has_storage(node) || is_in_tier(settings, node) {
         return Some(Vec::new());
     }
@@ -252,7 +256,8 @@ fn resume_file(settings: &Settings) -> PathBuf {
 pub(crate) fn can_resume(settings: &Settings, node: u16) -> bool {
     settings.tier.is_none()
         || !settings.node_storage(node).exists()
-        || kept_in(&settings.job_storage()).is_ok_and(|kept| kept.is_some())
+        || kept_in(&settings.job_storage())
+            .is_ok_and(|kept| kept.is_some_and(|kept| kept.mark == settings.mark))
 }
 
 /// The settings of the job whose bytes were kept in `storage`; `None` when none were.

@@ -47,6 +47,7 @@ fn place(settings: &Settings, node: u16) -> PathBuf {
 }
 
 fn is_in_use(names: &Path) -> bool {
-    let lock = File::open(names.join(NAMES_LOCK));
+    // To write: NFS locks a file exclusively only so.
+    let lock = File::options().read(true).write(true).open(names.join(NAMES_LOCK));
     lock.is_ok_and(|lock| matches!(lock.try_lock(), Err(TryLockError::WouldBlock)))
 }

@@ -88,6 +88,20 @@ impl Removable {
         Ok(Self(()))
     }
 
+    /// A person wants it so, and the ledgers of these nodes could be read and tell of every file that is here.
+    ///
+    /// # Errors
+    /// Why the storage has to stay.
+    pub(crate) fn given_up(
+        settings: &Settings,
+        nodes: impl IntoIterator<Item = u16>,
+    ) -> Result<Self, Kept> {
+        for node in nodes {
+            check_recorded(settings, node)?;
+        }
+        Self::discarded(settings)
+    }
+
     /// The tier has everything of these nodes, as far as their storage is here. Parts of files whose homes are other
     /// nodes are not looked at: [`ledgers::keeps_for_others`] does.
     ///
@@ -109,10 +123,16 @@ impl Removable {
 fn check_node(settings: &Settings, node: u16) -> Result<(), Kept> {
     let unread = |error: anyhow::Error| Kept::Unread { node, why: format!("{error:#}") };
     let records = ledgers::of(settings, node).map_err(unread)?;
-    let files = records.iter().filter(|record| !record.state.is_safe()).count();
-    if files > 0 {
-        return Err(Kept::NotInTier { node, files });
+    match records.iter().filter(|record| !record.state.is_safe()).count() {
+        0 => check_recorded(settings, node),
+        files => Err(Kept::NotInTier { node, files }),
     }
+}
+
+/// The ledger tells of every file that is here.
+fn check_recorded(settings: &Settings, node: u16) -> Result<(), Kept> {
+    let unread = |error: anyhow::Error| Kept::Unread { node, why: format!("{error:#}") };
+    let records = ledgers::of(settings, node).map_err(unread)?;
     let known = records.iter().map(|record| record.ino).collect();
     match unrecorded(settings, node, &known).map_err(unread)? {
         0 => Ok(()),
@@ -225,6 +245,16 @@ mod tests {
         let mut ledger = ledgers::open(&settings, 0).unwrap();
         ledger.put(record.clone()).unwrap();
         check(&settings, "1 files are not in the tier");
+        // A person may give up what the ledger tells of, and nothing else.
+        ledger.sync().unwrap();
+        Removable::given_up(&settings, 0..1).unwrap();
+        let other = InodeId::new(ServerId(0), 6).unwrap().in_cache();
+        let part = PartId { ino: other, epoch: 0, index: 0 };
+        parts.create(part).unwrap();
+        check(&settings, "1 files are not in the tier");
+        let refused = Removable::given_up(&settings, 0..1).unwrap_err();
+        assert!(matches!(refused, Kept::Unrecorded { files: 1, .. }), "{refused}");
+        parts.remove(part).unwrap();
         ledger.put(LedgerRecord { state: FileState::Durable, ..record }).unwrap();
         ledger.sync().unwrap();
         check(&settings, "yes");

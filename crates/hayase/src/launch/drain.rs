@@ -55,8 +55,11 @@ impl Left {
 
     fn add(&mut self, mut status: NodeStatus) {
         let node = status.node();
-        let has_more = status.cache().is_none_or(|cache| cache.dirty_files > 0);
-        self.may_move |= status.supervisor.is_some() && has_more;
+        let has_more = match (status.cache(), &status.left) {
+            (Some(cache), _) => cache.dirty_files > 0,
+            (None, left) => left.as_ref().is_none_or(|lines| !lines.is_empty()),
+        };
+        self.may_move |= !status.has_ended && has_more;
         match (status.left.take(), status.cache()) {
             (_, Some(cache)) => {
                 self.files += cache.dirty_files;

@@ -73,6 +73,9 @@ pub(crate) struct Stopped {
     pub(crate) keeps_for_others: bool,
     /// Where the bytes of the areas were kept, when that was asked for or has to be.
     pub(crate) kept: Option<std::path::PathBuf>,
+    /// `hayase resume` does not find there what it needs.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub(crate) is_orphaned: bool,
     /// Why something was not ended or removed that should have been: it can not be read, or does not say what is there.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub(crate) refused: Vec<String>,
@@ -148,18 +151,22 @@ pub(crate) fn stop(job: &Job, how: How<'_>, output: &Output) -> Stopped {
     match removable {
         Some(Ok(removable)) if !keep && stopped.refused.is_empty() => clean(job, removable),
         removable => {
-            stopped.kept = Some(job.settings.job_storage());
             stopped.refuses(removable.and_then(Result::err));
+            let mut is_left = true;
             for node in (0..nodes).filter(|node| !elsewhere.contains(node)) {
                 // Also one that was killed above; of one that ended by itself nothing is here any more.
                 let has_ended = job.supervisor(node).is_none() && !is_unknowable(node.into());
                 if has_ended && job.dir.node(node).path().exists() {
                     let notes = leave_ended(job, node, stopped.refused.is_empty());
+                    stopped.is_complete &= notes.is_empty();
+                    is_left &= notes.is_empty();
                     stopped.notes.extend(notes.iter().map(|note| format!("node {node}: {note}")));
                 }
             }
             let have_ended = supervisors.iter().all(Option::is_none) && unknowable.is_empty();
-            if have_ended && elsewhere.is_empty() {
+            stopped.is_kept_of(job);
+            // Who has a file of it open is found by its mounts.
+            if have_ended && is_left && elsewhere.is_empty() {
                 detach_areas(&job.settings);
             }
         }
@@ -188,7 +195,9 @@ pub(crate) fn stop_here(job: &Job, how: How<'_>, output: &Output) -> Stopped {
         stopped.refuses(Removable::check(&job.settings, nodes).err());
     }
     let is_kept = keep || !stopped.refused.is_empty();
-    stopped.kept = is_kept.then(|| job.settings.job_storage());
+    if is_kept {
+        stopped.is_kept_of(job);
+    }
     stopped
 }
 
@@ -225,6 +234,12 @@ impl Stopped {
             && self.left.is_nothing()
             && self.refused.is_empty()
             && !self.keeps_for_others
+    }
+
+    /// The storage stays.
+    fn is_kept_of(&mut self, job: &Job) {
+        self.kept = Some(job.settings.job_storage());
+        self.is_orphaned = !job.all_nodes().all(|node| ledgers::can_resume(&job.settings, node));
     }
 
     /// Of these nodes nothing is ended or removed.

@@ -145,7 +145,10 @@ pub(crate) fn keep_node(settings: &Settings, node: u16) -> Vec<String> {
     let storage = settings.node_storage(node);
     if !storage.exists() {
         let is_gone = ledgers::is_in_tier(settings, node);
-        let what = format!("its storage {} is not there: is it mounted?", storage.display());
+        let what = format!(
+            "its storage {} is not there: is it mounted? If it is gone for good: `hayase down --discard`",
+            storage.display()
+        );
         return if is_gone { Vec::new() } else { vec![what] };
     }
     if !is_ours(settings) {
