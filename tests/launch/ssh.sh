@@ -29,6 +29,7 @@ try() {
     failures=$((failures + 1))
     # The next test begins with clean machines.
     for name in "${!machine_pid[@]}"; do
+      at "$name" sh -c 'pkill -9 -x -f "sleep 777"; umount -l /srv/tier /srv/other; rmdir /srv/tier /srv/other' 2>/dev/null
       remains "$name" | sed -n 's/^process \([0-9]*\) .*/\1/p' | while read -r pid; do at "$name" kill -9 "$pid"; done
     done
     sleep 0.5
@@ -256,10 +257,19 @@ tiers_end() {
   for name in a b c d; do unmount_tier $name && at $name rmdir /srv/tier || return 1; done
   nothing_remains $all && rm -rf "$work/shared/keep"
 }
+# A program on a node writes a line to a file and keeps it open, so that nobody sends it to the tier.
+holds() { # NODE FILE TEXT
+  local tries=200
+  on "$1" sh -c 'exec 3>>"$HAYASE_CACHE/$0"; echo "$1" >&3; sync "$HAYASE_CACHE/$0"; : >"$HAYASE_LOCAL/held"; exec sleep 777' "$2" "$3" &
+  until on "$1" sh -c 'test -e "$HAYASE_LOCAL/held"'; do
+    [ $((tries -= 1)) -gt 0 ] || { say "node $1 did not write $2"; return 1; }
+    sleep 0.1
+  done
+}
 # All at once, as when an allocation ends; and what is said to be resumed is.
 kill_the_job() {
-  for name in a b c d; do at $name sh -c 'kill -9 $(pidof hayase)'; done
-  out=$(within 10 at a hayase down 2>&1)
+  for name in a b c d; do at $name sh -c 'kill -9 $(pidof hayase); pkill -9 -x -f "sleep 777"'; done
+  out=$(at a hayase down 2>&1)
   [ $? = 3 ] && has_word 'hayase resume /srv/j' || { say "$out"; return 1; }
 }
 # It has done all that it can: whether other hosts need what is here, it does not know.
@@ -285,7 +295,7 @@ tier_with_other_device_numbers() {
   # What was not sent comes after a reboot: numbers of devices are others then, and no version was somebody else's.
   at a hayase down || return 1
   up_with_tier && on 1 sh -c 'cd $HAYASE_CACHE && cat old new-3 >/dev/null' || return 1
-  for node in 2 3; do on $node sh -c 'cd $HAYASE_CACHE && echo later >>new-$HAYASE_NODE && sync new-$HAYASE_NODE' || return 1; done
+  for node in 2 3; do holds $node new-$node later || return 1; done
   kill_the_job || return 1
   for name in a b c d; do
     unmount_tier $name && at $name mkdir /srv/other && at $name bindfs /mnt /srv/other && mount_tier $name &&
@@ -300,7 +310,7 @@ tier_that_is_not_mounted_is_noticed() {
   fails up_with_tier && has_word 'node 2 did not come up: on c: ' && has_word '/srv/tier is another directory' || return 1
   at c rmdir /srv/tier
   fails up_with_tier && has_word 'node 2 did not come up: on c: ' && has_word 'there is no directory /srv/tier' || return 1
-  mount_tier c && up_with_tier && on 2 sh -c 'echo kept >$HAYASE_CACHE/file && sync $HAYASE_CACHE/file' || return 1
+  mount_tier c && up_with_tier && holds 2 file kept || return 1
   kill_the_job && unmount_tier c || return 1
   fails at c hayase resume /srv/j && has_word '/srv/tier is another directory' && has_word --replaced-tier &&
     [ -z "$(at c ls /srv/tier)" ] || return 1
