@@ -254,6 +254,11 @@ impl Job {
         node.way_in.borrow().is_some() && is_ready(node)
     }
 
+    /// The life of a server, where that serves now.
+    pub(crate) fn life_up(&self, server: u16) -> Option<u64> {
+        self.is_up(server).then(|| self.node(server).lives.get())
+    }
+
     /// Whether it is never started again.
     pub(crate) fn is_gone(&self, server: u16) -> bool {
         self.node(server).gone.get()

@@ -113,6 +113,11 @@ impl World {
         self.job.lives()
     }
 
+    /// The life of the home of an inode, where that knows who has what open.
+    pub(crate) fn life_of_home(&self, ino: InodeId) -> Option<u64> {
+        self.job.life_up(ino.home().0)
+    }
+
     /// Whether the server of an inode is gone for good.
     pub(crate) fn is_lost(&self, ino: InodeId) -> bool {
         self.job.is_gone(ino.home().0)

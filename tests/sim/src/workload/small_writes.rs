@@ -143,9 +143,14 @@ impl SmallWrites {
         }
     }
 
+    /// Not recorded while the home starts: until it knows who gathers, the size may be that of before the window
+    /// (docs/design/001-coherence.md, "Small writes").
     async fn size(&self, mount: &Mount, file: &File) {
-        let begin = file.history.tick();
-        match self.world.call("size", mount.size(file.ino)).await {
+        let (begin, home) = (file.history.tick(), self.world.life_of_home(file.ino));
+        let answer = self.world.call("size", mount.size(file.ino)).await;
+        let is_settled = home.is_some() && home == self.world.life_of_home(file.ino);
+        match answer {
+            Ok(_) if !is_settled => {}
             Ok(bytes) => {
                 let step = SmallFileStep::Size(bytes / VALUE_BYTES as u64);
                 file.history.answered(begin, step);

@@ -16,7 +16,7 @@ use hayase_sim::{Kind, Place, Report, Violation, Writes, run_kind};
 use crate::log::show_log;
 
 /// Seeds that found something in the root, with what it was.
-const FOUND: [(Kind, u64, &str); 26] = [
+const FOUND: [(Kind, u64, &str); 27] = [
     (Kind::Links, 30, "an append to a striped file that was late to finish was made twice"),
     (Kind::Links, 38, "a name that was being replaced was missing"),
     (Kind::Links, 195, "a write that was sent again undid what others had written since"),
@@ -43,6 +43,11 @@ const FOUND: [(Kind, u64, &str); 26] = [
         Kind::Losses,
         258_644_779_109_750,
         "a renamed file whose home was away was taken for never named",
+    ),
+    (
+        Kind::Losses,
+        408_682_784,
+        "a size of before a window, told by a home that did not know yet who gathers (the model's fault)",
     ),
     (Kind::Restarts, 300_618, "a repeated rename was refused by what its first had in its hands"),
     (Kind::Restarts, 301_099, "the same, another way"),
