@@ -63,8 +63,8 @@ impl Catalogue {
                 names = directory.names()?;
                 continue;
             }
-            // In an area, where parts are not joined, a part is without index where the listing has not all of them;
-            // as it is while its writer has published nothing.
+            // In an area, where parts are not joined, a part without an index means that the listing misses an index, or
+            // that the writer of the part has published nothing yet.
             if container.is_in_area() && !self.has_uncovered_part(&names) {
                 return Ok(());
             }
@@ -243,8 +243,8 @@ pub(crate) fn has_source<'a>(
     is_counting && (number <= 1 || names.any(is_another))
 }
 
-/// Whether a listing has all indexes, by one that was made behind it. One that was made while indexes were merged may
-/// have neither the old names nor the new one; then the next has a merged index that it has not.
+/// Whether a listing has all indexes, judged by a later one. A listing that is made while indexes are merged may have
+/// neither the old names nor the new one; the later listing then has a merged index that the first one lacks.
 pub(crate) fn is_settled(names: &[String], again: &[String]) -> bool {
     let has = |names: &[String], name: &String| names.binary_search(name).is_ok();
     let is_merged = |name: &&String| matches!(names::kind(name), Kind::Merged(_));

@@ -68,8 +68,8 @@ impl Report {
 
 /// Looks at every block, checksum, record and part length of the container at `path`.
 ///
-/// Fails only when there is no container, or it can not be looked at. A writer that is at work while it is
-/// checked shows as one that has not closed. Where a compaction has removed files meanwhile, it begins again.
+/// Fails only when there is no container, or it can not be looked at. A writer that is at work meanwhile is
+/// reported as not closed. The check begins again where a compaction has removed files meanwhile.
 pub fn check(path: &Path) -> Result<Report, ContainerError> {
     let container = Container::open(path, Creation::Never)?;
     let mut names = container.directory().names()?;

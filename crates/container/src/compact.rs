@@ -223,7 +223,7 @@ impl Container {
                 self.directory().remove(&name)?;
             }
         }
-        // Twice: whoever reads less because of a listing that misses an index can read again, and this can not.
+        // Twice: a listing may miss an index. A reader can then read again; a removed part is gone.
         for _ in 0..2 {
             let mut catalogue = Catalogue::default();
             catalogue.refresh(self)?;

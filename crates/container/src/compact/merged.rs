@@ -20,7 +20,8 @@ pub(super) struct Begun {
 }
 
 impl Container {
-    /// Before anything that it will name is made: whoever takes its name away knows that nothing will name that.
+    /// Called before the part is made that the index will name: once another compaction has removed this name, no index
+    /// will ever name that part.
     pub(super) fn begin_merged(&self) -> Result<Begun, ContainerError> {
         let name = names::begun(names::drawn());
         match self.directory().create_file(&name) {

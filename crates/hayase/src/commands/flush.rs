@@ -19,7 +19,7 @@ use crate::output::{Human, Output, Page};
 /// Pause between two questions about a file that is on its way.
 const PAUSE: Duration = Duration::from_millis(20);
 
-/// A mount is told of a close after the program has gone on, so that a file may seem open for so long.
+/// The kernel reports the last close of a file to the mount after close(2) has returned: until then the file counts as open.
 const CLOSE_MAX: Duration = Duration::from_secs(2);
 
 /// A file that can not be flushed is left after so many failures in a row.

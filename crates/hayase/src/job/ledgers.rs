@@ -243,7 +243,7 @@ pub(crate) fn is_in_tier(settings: &Settings, node: u16) -> bool {
     in_tier_mark(settings, node).exists()
 }
 
-/// Whether a file of this name, beside the storage of nodes, only speaks of what they keep.
+/// Whether a file of this name in the storage of a job only describes what its nodes keep.
 pub(crate) fn is_note(name: &str) -> bool {
     name.starts_with(IN_TIER) || name.starts_with(NOT_IN_TIER) || name.starts_with(RESUME)
 }

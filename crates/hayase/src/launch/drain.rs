@@ -36,7 +36,7 @@ pub(crate) struct Left {
     /// Bytes that went to the tier since the servers began.
     #[serde(skip)]
     flushed: u64,
-    /// Something may still come to the tier: a node that has not ended has more, or nobody knows.
+    /// More may still reach the tier: a node that has not ended has unsent files, or does not answer.
     #[serde(skip)]
     may_move: bool,
 }
@@ -47,7 +47,7 @@ impl Left {
         self.files == 0 && self.unknown.is_empty()
     }
 
-    /// Nobody knows what it has, and whether it runs.
+    /// Counts a node that does not answer: it may run and have unsent files.
     fn is_silent(&mut self, node: u16) {
         self.may_move = true;
         self.unknown.push(node);

@@ -39,7 +39,7 @@ pub(crate) fn holders(points: &[PathBuf]) -> Vec<Holder> {
     processes.into_iter().filter(|_| !devices.is_empty()).filter_map(holds).collect()
 }
 
-/// A process that has ended meanwhile sees nothing. Read once for each namespace and root in it: behind chroot(2) a process is told of nothing outside.
+/// A process that has ended meanwhile sees nothing. Read once for each namespace and root in it: after chroot(2) a process sees no mounts outside of its root.
 fn mounts_seen(views: &mut HashMap<[PathBuf; 2], Rc<Vec<Line>>>, proc: &Path) -> Rc<Vec<Line>> {
     let view = ["ns/mnt", "root"].map(|link| fs::read_link(proc.join(link)).unwrap_or_default());
     let mounts = views.entry(view);

@@ -154,7 +154,7 @@ pub(crate) fn stop(job: &Job, how: How<'_>, output: &Output) -> Stopped {
             stopped.refuses(removable.and_then(Result::err));
             let mut is_left = true;
             for node in (0..nodes).filter(|node| !elsewhere.contains(node)) {
-                // Also one that was killed above; of one that ended by itself nothing is here any more.
+                // Also a node that was killed above. One that ended by itself has removed its directory.
                 let has_ended = job.supervisor(node).is_none() && !is_unknowable(node.into());
                 if has_ended && job.dir.node(node).path().exists() {
                     let notes = leave_ended(job, node, stopped.refused.is_empty());
@@ -165,7 +165,7 @@ pub(crate) fn stop(job: &Job, how: How<'_>, output: &Output) -> Stopped {
             }
             let have_ended = supervisors.iter().all(Option::is_none) && unknowable.is_empty();
             stopped.is_kept_of(job);
-            // Who has a file of it open is found by its mounts.
+            // Programs that have a file of the job open are found by its mounts.
             if have_ended && is_left && elsewhere.is_empty() {
                 detach_areas(&job.settings);
             }
@@ -206,8 +206,8 @@ pub(crate) fn stop_here(job: &Job, how: How<'_>, output: &Output) -> Stopped {
 pub(crate) fn leave_ended(job: &Job, node: u16, is_all: bool) -> Vec<String> {
     let (uid, own) = (job.settings.uid, rustix::process::geteuid().as_raw());
     if uid != own {
-        // What it would write here its user could not read.
-        return vec![format!("it is a job of user {uid}, who has to end it: nothing was changed")];
+        // The user of the job could not read what another user writes here.
+        return vec![format!("only user {uid}, whose job it is, can end it: nothing was changed")];
     }
     // A server ends by itself after its supervisor, and writes until then.
     let until = Instant::now() + SERVER_END_MAX;

@@ -1,4 +1,4 @@
-//! What the commands do for a job whose processes were all killed, or that is just being closed by its programs.
+//! `down`, `resume` and `flush` where processes of the job were killed, or a program is just closing a file.
 
 use std::fs;
 use std::io::Write as _;
@@ -39,13 +39,26 @@ fn write_on_both(scene: &Scene) -> Vec<fs::File> {
 
 /// The directory that `hayase down` tells to resume.
 fn kept_by_down(scene: &Scene) -> String {
-    // A node that lives does not wait for long until one that is dead counts as lost.
+    // The default waits until the dead node counts as lost.
     let told = scene.hayase(&["down", "--job", "t", "--drain", "1"]).with(3).stdout;
     let command = told.lines().find_map(|line| line.trim().strip_prefix("hayase resume "));
     command.unwrap_or_else(|| panic!("{told}")).to_owned()
 }
 
-fn expect_in_tier(scene: &Scene) {
+/// A job whose processes were all killed, with a synced file of each node that the tier does not have.
+fn killed(test: &str) -> Option<Scene> {
+    let scene = Scene::with_nodes(test)?;
+    up(&scene);
+    let open = write_on_both(&scene);
+    kill_all(&scene);
+    drop(open);
+    Some(scene)
+}
+
+/// The job is forgotten, and what was kept of it is enough to bring both files to the tier.
+fn expect_resumed(scene: &Scene, kept: &str) {
+    assert!(scene.jobs().is_empty(), "{:?}", scene.jobs());
+    scene.hayase(&["resume", kept]).with(0);
     for node in 0..2 {
         let file = scene.path(&format!("tier/file-{node}"));
         assert_eq!(fs::read_to_string(file).unwrap(), format!("of node {node}"));
@@ -54,16 +67,11 @@ fn expect_in_tier(scene: &Scene) {
 
 #[test]
 fn the_command_that_down_prints_for_a_killed_job_resumes_it() {
-    let Some(scene) = Scene::with_nodes("the_command_that_down_prints") else { return };
-    up(&scene);
-    let open = write_on_both(&scene);
-    kill_all(&scene);
-    drop(open);
+    let Some(scene) = killed("the_command_that_down_prints") else { return };
     let kept = kept_by_down(&scene);
     let list = fs::read_to_string(Path::new(&kept).join("not-in-tier-1.json")).unwrap();
     assert!(list.contains("file-1"), "{list}");
-    scene.hayase(&["resume", &kept]).with(0);
-    expect_in_tier(&scene);
+    expect_resumed(&scene, &kept);
 }
 
 #[test]
@@ -83,33 +91,23 @@ fn a_half_dead_job_is_resumed_by_the_command_that_down_prints() {
     let lives = || scene.processes().iter().any(|(pid, _)| *pid == supervisor);
     wait_until("its supervisor ends", || !lives(), || format!("{:?}", scene.processes()));
     drop(open);
-    let kept = kept_by_down(&scene);
-    assert!(scene.jobs().is_empty(), "{:?}", scene.jobs());
-    scene.hayase(&["resume", &kept]).with(0);
-    expect_in_tier(&scene);
+    expect_resumed(&scene, &kept_by_down(&scene));
 }
 
-/// Only the directory of the job says what such a storage was.
+/// Until `resume.json` is written only the directory of the job says what the storage is.
 #[test]
 fn a_killed_job_whose_storage_is_not_there_is_not_forgotten() {
-    let Some(scene) = Scene::with_nodes("a_killed_job_whose_storage") else { return };
-    up(&scene);
-    let open = write_on_both(&scene);
-    kill_all(&scene);
-    drop(open);
+    let Some(scene) = killed("a_killed_job_whose_storage") else { return };
     let (storage, away) = (scene.path("storage/t/node-1"), scene.path("away"));
     fs::rename(&storage, &away).unwrap();
     let told = scene.hayase(&["down", "--job", "t"]).with(3).stdout;
     assert!(told.contains("is not there: is it mounted?"), "{told}");
     assert_eq!(scene.jobs(), ["t"]);
     fs::rename(&away, &storage).unwrap();
-    let kept = kept_by_down(&scene);
-    assert!(scene.jobs().is_empty(), "{:?}", scene.jobs());
-    scene.hayase(&["resume", &kept]).with(0);
-    expect_in_tier(&scene);
+    expect_resumed(&scene, &kept_by_down(&scene));
 }
 
-/// close(2) of a mount returns before the mount is told that nobody has the file any more.
+/// close(2) returns before the kernel reports the last close to the mount.
 #[test]
 fn a_file_that_is_just_being_closed_is_flushed() {
     let Some(scene) = Scene::with_nodes("a_file_that_is_just_being_closed") else { return };

@@ -162,7 +162,7 @@ impl JobStatus {
                 let (down, resume) =
                     (format!("`hayase down --job {job}`"), format!("`hayase resume {job}`"));
                 page.line(&match self.kind == Kind::Hosts.word() {
-                    true => format!("  {down} says how what is left comes to the tier"),
+                    true => format!("  {down} names the command that brings the rest to the tier"),
                     false => format!("  {resume} brings what is left to the tier"),
                 });
             }
