@@ -140,6 +140,13 @@ fn is_wrong_key_or_place(error: &PackError) -> bool {
     )
 }
 
+/// Ends the process, whatever its threads do and whatever is registered to run at its end (_exit(2)).
+#[expect(unsafe_code, reason = "there is no safe wrapper")]
+pub(crate) fn at_once(status: u8) -> ! {
+    // SAFETY: it does not return, and takes no pointer.
+    unsafe { libc::_exit(status.into()) }
+}
+
 /// The exit code of a command that ended with `error`.
 pub(crate) fn status_of(error: &anyhow::Error) -> Status {
     if advice(error).is_usage { Status::Usage } else { Status::Failed }

@@ -5,6 +5,7 @@
 use std::path::Path;
 use std::rc::Rc;
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use hayase_store::{FjallStore, MetaError, MetaStore};
@@ -14,6 +15,7 @@ use rustix::time::{ClockId, clock_gettime};
 
 use crate::alarm::Alarm;
 use crate::disk::Disk;
+use crate::failed_names::{EndingStore, Exit};
 use crate::network::Network;
 use crate::settings::Settings;
 
@@ -24,6 +26,8 @@ pub type OpenNames = dyn Fn(&Path) -> Result<Arc<dyn MetaStore>, MetaError> + Se
 /// runtime's.
 pub struct Ground {
     pub(crate) names: Arc<OpenNames>,
+    /// From when on a write of names that fails ends the process ([`Ground::ending`]).
+    pub(crate) serves: Arc<AtomicBool>,
     pub(crate) network: Network,
     pub(crate) listen: Vec<Address>,
     pub(crate) clock: Clock,
@@ -39,13 +43,24 @@ impl Ground {
         let network = Network::choose(settings.transport, &settings.listen)?;
         let address = |ip: &std::net::IpAddr| Address::Tcp((*ip, settings.port).into());
         Ok(Self {
-            names: Arc::new(|path| Ok(Arc::new(FjallStore::open(path)?))),
+            names: Arc::new(|path| Ok(Arc::new(FjallStore::open_with_reserve(path)?))),
+            serves: Arc::default(),
             network,
             listen: settings.listen.iter().map(address).collect(),
             clock: Clock::Kernel { alarm: Alarm::default() },
             disk: Disk::threads(),
             boot: boot_id(),
         })
+    }
+
+    /// The same in a process of its own, which ends when names could not be written.
+    #[must_use]
+    pub(crate) fn ending(self, exit: Exit) -> Self {
+        let (open, serves) = (self.names, Arc::clone(&self.serves));
+        let names: Arc<OpenNames> = Arc::new(move |path| {
+            Ok(Arc::new(EndingStore::new(open(path)?, Arc::clone(&serves), exit)))
+        });
+        Self { names, ..self }
     }
 
     /// The same with names kept elsewhere: in a store that a test can stop.
@@ -73,6 +88,7 @@ impl Ground {
     ) -> Self {
         Self {
             names: Arc::new(move |_| Ok(Arc::clone(&names))),
+            serves: Arc::default(),
             network: Network::given(transport, "simulated"),
             listen: vec![listen],
             clock: Clock::Since(began),

@@ -31,6 +31,7 @@ mod directories;
 mod disk;
 #[cfg(test)]
 mod explore;
+mod failed_names;
 mod files;
 mod finished;
 mod flusher;
@@ -84,6 +85,7 @@ mod usage;
 mod when_woken;
 
 pub use cache::CACHE_NAME;
+pub use failed_names::{Exit, NAMES_FULL, NAMES_LOST};
 pub use flusher::resume::{
     LeftNode, LeftNodes, Resumed, ResumedJob, Resuming, SalvagedFile, Salvaging, salvage,
 };

@@ -22,6 +22,7 @@ use tokio::task::LocalSet;
 use crate::cache::Cache;
 use crate::clients::Clients;
 use crate::direct::DirectIo;
+use crate::failed_names::Exit;
 use crate::grace::Grace;
 use crate::ground::Ground;
 use crate::homes::Homes;
@@ -43,13 +44,15 @@ use crate::usage::Usage;
 use crate::when_woken::when_woken;
 
 /// Runs one server until `stop` is done. `ready` is called once every server of the job is known
-/// and this one answers.
+/// and this one answers; `exit` when names could not be written, with [`crate::NAMES_FULL`] or [`crate::NAMES_LOST`].
 pub async fn serve(
     settings: Settings,
+    exit: Exit,
     ready: impl FnOnce(),
     stop: impl Future<Output = ()>,
 ) -> Result<(), ServeError> {
     let ground = Ground::of(&settings).map_err(|source| ServeError::Ucx { source })?;
+    let ground = ground.ending(exit);
     serve_on(ground, settings, |_| (), ready, stop).await
 }
 
@@ -77,7 +80,7 @@ async fn run(
         NodeListener::bind(&settings.socket).map_err(|source| ServeError::Socket { source })?;
     let (mut listeners, addresses, is_restart) = listen(&ground, &settings).await?;
     let starting = settings.credentials(PeerIdentity { server: settings.server, start_id: 0 });
-    let preparing = prepare(ground, settings, addresses.clone());
+    let preparing = prepare(ground, settings, addresses.clone(), is_restart);
     let (node, credentials) = match is_restart {
         true => starting::put_off_while(&mut listeners, &starting, preparing).await?,
         // Nobody misses it yet.
@@ -130,8 +133,9 @@ async fn prepare(
     ground: Ground,
     settings: Settings,
     addresses: Vec<Address>,
+    is_restart: bool,
 ) -> Result<(Rc<Node>, Credentials), ServeError> {
-    let (settings, stores) = starting::open(&ground, settings).await?;
+    let (settings, stores) = starting::open(&ground, settings, is_restart).await?;
     let incarnation = stores.incarnation;
     let credentials = settings.credentials(settings.identity(incarnation));
     let members = meet(&settings, addresses, incarnation).await?;

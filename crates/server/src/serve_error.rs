@@ -100,3 +100,24 @@ pub enum ServeError {
         source: MembersError,
     },
 }
+
+impl ServeError {
+    /// Whether the server could start if the disk that it keeps its own files on had room.
+    pub(crate) fn is_full(&self) -> bool {
+        let mut cause: Option<&(dyn std::error::Error + 'static)> = Some(self);
+        while let Some(error) = cause {
+            if error.downcast_ref::<MetaError>().is_some_and(MetaError::is_full)
+                || error.downcast_ref::<std::io::Error>().is_some_and(says_full)
+            {
+                return true;
+            }
+            cause = error.source();
+        }
+        false
+    }
+}
+
+fn says_full(error: &std::io::Error) -> bool {
+    let errno = rustix::io::Errno::from_io_error(error);
+    matches!(errno, Some(rustix::io::Errno::NOSPC | rustix::io::Errno::DQUOT))
+}

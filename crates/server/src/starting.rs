@@ -7,7 +7,9 @@
 use std::convert::Infallible;
 use std::future::{Future, poll_fn};
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::task::Poll;
+use std::time::{Duration, Instant};
 
 use hayase_store::{Device, Ledger, Namespace, PartId, Parts, SlotPool, Time};
 use hayase_wire::transport::Listener;
@@ -19,6 +21,9 @@ use crate::ground::{Ground, OpenNames};
 use crate::limits::{PARTS_OPEN_MAX, SLOTS, STARTING_MAX};
 use crate::serve_error::ServeError;
 use crate::settings::Settings;
+
+/// Between two looks at a disk that is full.
+const ROOM_PAUSE: Duration = Duration::from_millis(500);
 
 /// What a server keeps, open.
 pub(crate) struct Stores {
@@ -39,16 +44,19 @@ struct Opened {
     parts: Arc<dyn Device>,
 }
 
-/// Opens the storage of a server, on a thread that may wait for the disk.
+/// Opens the storage of a server, on a thread that may wait for the disk; a restart waits for room on a full one.
 pub(crate) async fn open(
     ground: &Ground,
     settings: Settings,
+    is_restart: bool,
 ) -> Result<(Settings, Stores), ServeError> {
     let now = ground.clock.now();
     let now = Time { seconds: now.seconds, nanos: now.nanos };
     let (open_names, boot) = (Arc::clone(&ground.names), ground.boot.clone());
+    let patience = if is_restart { STARTING_MAX } else { Duration::ZERO };
     let work = move || {
-        let opened = open_disks(&*open_names, &boot, &settings, now);
+        let open = || open_disks(&*open_names, &boot, &settings, now);
+        let opened = once_there_is_room(patience, open);
         opened.map(|opened| (settings, opened))
     };
     let (settings, opened) = match ground.disk.waits() {
@@ -65,6 +73,7 @@ pub(crate) async fn open(
     let given_up = GivenUp::load(&names).map_err(refused)?;
     let slots = SlotPool::new(SLOTS).map_err(|source| ServeError::Slots { source })?;
     let parts = Parts::open(parts, PARTS_OPEN_MAX);
+    ground.serves.store(true, Ordering::Release);
     Ok((settings, Stores { names, incarnation, answers, given_up, ledger, parts, slots }))
 }
 
@@ -92,6 +101,24 @@ async fn put_off(listeners: &mut [Box<dyn Listener>], credentials: &Credentials)
     match tokio::time::timeout(STARTING_MAX, all).await {
         Ok(never) => never,
         Err(_) => std::future::pending().await,
+    }
+}
+
+/// Fault: others have filled the disk while the server was away. It comes back when there is room, unless that takes
+/// longer than the other servers wait for one that starts.
+fn once_there_is_room<T>(
+    patience: Duration,
+    open: impl Fn() -> Result<T, ServeError>,
+) -> Result<T, ServeError> {
+    let begin = Instant::now();
+    loop {
+        match open() {
+            Err(error) if error.is_full() && begin.elapsed() < patience => {
+                tracing::warn!("{error}: the disk is full; the server waits for room");
+                std::thread::sleep(ROOM_PAUSE);
+            }
+            opened => return opened,
+        }
     }
 }
 
@@ -136,4 +163,55 @@ fn open_ledger(settings: &Settings, parts: &dyn Device) -> Result<Ledger, ServeE
         }
     }
     Ledger::open(device).map_err(|source| ServeError::Ledger { server, source })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::Cell;
+
+    use hayase_layout::ServerId;
+    use hayase_store::MetaError;
+
+    use super::*;
+
+    fn full() -> ServeError {
+        let source = rustix::io::Errno::DQUOT.into();
+        let source = MetaError::Full { path: "names".into(), source };
+        ServeError::Meta { server: ServerId(1), source }
+    }
+
+    #[test]
+    fn a_restart_waits_for_room_and_a_first_start_does_not() {
+        let tries = Cell::new(0);
+        let open = || match tries.replace(tries.get() + 1) {
+            0 => Err(full()),
+            _ => Ok(()),
+        };
+        once_there_is_room(Duration::ZERO, open).unwrap_err();
+        tries.set(0);
+        once_there_is_room(STARTING_MAX, open).unwrap();
+        assert_eq!(tries.get(), 2);
+    }
+
+    #[test]
+    fn what_is_damaged_is_not_waited_for() {
+        let tries = Cell::new(0);
+        let open = || -> Result<(), _> {
+            tries.set(tries.get() + 1);
+            let source = MetaError::Corrupt { path: "names".into(), detail: "it is".to_owned() };
+            Err(ServeError::Meta { server: ServerId(1), source })
+        };
+        once_there_is_room(STARTING_MAX, open).unwrap_err();
+        assert_eq!(tries.get(), 1);
+    }
+
+    /// The names are not the only ones on that disk.
+    #[test]
+    fn a_directory_without_room_is_waited_for() {
+        let of = |errno: rustix::io::Errno| ServeError::Directory {
+            path: "d".into(),
+            source: errno.into(),
+        };
+        assert!(of(rustix::io::Errno::NOSPC).is_full() && !of(rustix::io::Errno::IO).is_full());
+    }
 }

@@ -84,12 +84,6 @@ impl Batch {
     pub fn len(&self) -> usize {
         self.changes.len()
     }
-
-    /// More keys are set than removed, so the store will need more room afterwards.
-    pub fn grows(&self) -> bool {
-        let removed = self.changes.values().filter(|value| value.is_none()).count();
-        self.changes.len() > 2 * removed
-    }
 }
 
 /// Why the key-value store could not do it.
@@ -104,6 +98,26 @@ pub enum MetaError {
         free: ByteCount,
         /// What has to be left for the store to stay healthy.
         needed: ByteCount,
+    },
+    /// The room that is kept for names was used, and can not be had again; nothing was written.
+    #[error("no room for names in {}", .path.display())]
+    Full {
+        /// Directory of the store.
+        path: PathBuf,
+        /// What the operating system said: the disk is full, or the user's quota is used up.
+        source: io::Error,
+    },
+    /// A write failed. Whether it is there is known when the store has been opened again; until then it refuses all.
+    #[error("{action} the names in {}", .path.display())]
+    Failed {
+        /// What was tried, a verb: "change".
+        action: &'static str,
+        /// Directory of the store.
+        path: PathBuf,
+        /// What was committed before is there. Otherwise some of it may be gone.
+        is_whole: bool,
+        /// Its answer.
+        source: io::Error,
     },
     /// Another process has it open.
     #[error("open the names in {}: in use by another process", .path.display())]
@@ -141,40 +155,40 @@ impl MetaError {
             Self::NoRoom { .. } => libc::ENOSPC,
             Self::Locked { .. } => libc::EBUSY,
             Self::Corrupt { .. } | Self::Stopped => libc::EIO,
-            Self::Io { source, .. } => source.raw_os_error().unwrap_or(libc::EIO),
+            Self::Full { source, .. } | Self::Io { source, .. } | Self::Failed { source, .. } => {
+                source.raw_os_error().unwrap_or(libc::EIO)
+            }
+        }
+    }
+
+    /// Whether it could be done if the disk, or the user's quota, had room.
+    pub fn is_full(&self) -> bool {
+        match self {
+            Self::NoRoom { .. } | Self::Full { .. } => true,
+            Self::Failed { is_whole, source, .. } => *is_whole && says_full(source),
+            Self::Io { source, .. } => says_full(source),
+            Self::Locked { .. } | Self::Corrupt { .. } | Self::Stopped => false,
         }
     }
 
     /// What the user can try next.
     pub fn help(&self) -> Option<&'static str> {
         match self {
-            Self::NoRoom { .. } => Some("remove files, or give the storage directory more room"),
+            Self::NoRoom { .. } | Self::Full { .. } => {
+                Some("remove files, or give the storage directory more room")
+            }
             Self::Locked { .. } => Some(
                 "a server of the same job still runs here: `hayase down`, or use another --storage",
             ),
             Self::Corrupt { .. } => Some(
                 "this node's names can not be trusted: check its disk, then `hayase down --discard` and start again",
             ),
-            Self::Io { .. } | Self::Stopped => None,
+            Self::Io { .. } | Self::Failed { .. } | Self::Stopped => None,
         }
     }
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_batch_knows_whether_it_grows() {
-        let check = |puts: usize, deletes: usize, grows: bool| {
-            let mut batch = Batch::new();
-            (0..puts).for_each(|i| batch.put(vec![0, i as u8], vec![]));
-            (0..deletes).for_each(|i| batch.delete(vec![1, i as u8]));
-            assert_eq!(batch.grows(), grows, "{puts} puts, {deletes} deletes");
-        };
-        check(0, 0, false);
-        check(3, 0, true); // create
-        check(2, 2, false); // unlink: inode and orphan mark against name and back pointer
-        check(1, 3, false);
-    }
+/// What a file system says that has no room, or none for this user.
+fn says_full(error: &io::Error) -> bool {
+    matches!(error.raw_os_error(), Some(libc::ENOSPC | libc::EDQUOT))
 }

@@ -30,6 +30,8 @@ pub struct JobOptions {
     pub shared: String,
     /// Each node's `local`.
     pub local: String,
+    /// Where areas and names lie; a directory of the job's tree when it is not given.
+    pub storage: Option<PathBuf>,
     /// Further options, as typed.
     pub extra: Vec<String>,
 }
@@ -42,7 +44,8 @@ impl JobOptions {
 
     /// Some nodes.
     pub fn nodes(nodes: u16) -> Self {
-        Self { nodes, shared: "1GiB".into(), local: "300MiB".into(), extra: Vec::new() }
+        let (shared, local) = ("1GiB".into(), "300MiB".into());
+        Self { nodes, shared, local, storage: None, extra: Vec::new() }
     }
 
     /// Another size of each node's share of `shared`.

@@ -25,7 +25,7 @@ pub(crate) fn names(settings: &Settings, node: u16) -> anyhow::Result<Option<Nam
     if is_in_use(&place) {
         bail!("read the names {}: a server has them open", place.display());
     }
-    let store = Arc::new(FjallStore::open(&place).with_context(failed)?);
+    let store = Arc::new(FjallStore::open_left(&place).with_context(failed)?);
     if !Namespace::is_in(&*store).with_context(failed)? {
         return Ok(None); // it was killed before it served
     }

@@ -4,7 +4,7 @@ use std::fs::OpenOptions;
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::OpenOptionsExt;
 use std::os::unix::process::CommandExt;
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, anyhow, bail};
@@ -29,7 +29,22 @@ pub(crate) struct Daemon {
     handle: Option<Handle>,
     /// What it says until it is ready.
     pub(crate) lines: Lines,
-    ended: Option<String>,
+    ended: Option<Ended>,
+}
+
+#[derive(Clone, Debug)]
+struct Ended {
+    how: String,
+    status: Option<i32>,
+}
+
+impl Ended {
+    fn of(waited: std::io::Result<ExitStatus>) -> Self {
+        match waited {
+            Ok(status) => Self { how: status.to_string(), status: status.code() },
+            Err(error) => Self { how: error.to_string(), status: None },
+        }
+    }
 }
 
 /// What UCX is told beyond the transport's own settings: it speaks on stderr only, leaves signals and the allocator
@@ -112,9 +127,9 @@ impl Daemon {
         }
         if self.lines.is_at_end() {
             let tail = dir.node(node).last_lines(self.name, LOG_LINES);
-            let how = self.child.wait().map_or_else(|e| e.to_string(), |status| status.to_string());
-            self.ended = Some(how.clone());
-            let what = format!("`hayase {}` ended before it was ready: {how}", self.name);
+            let ended = Ended::of(self.child.wait());
+            let what = format!("`hayase {}` ended before it was ready: {}", self.name, ended.how);
+            self.ended = Some(ended);
             return Err(DaemonFailed(Failure { what, help: None, tail }).into());
         }
         Ok(None)
@@ -126,7 +141,7 @@ impl Daemon {
             return None;
         }
         let status = self.child.try_wait().ok()??;
-        self.ended = Some(status.to_string());
+        self.ended = Some(Ended::of(Ok(status)));
         Some(format!("`hayase {}` ended: {status}", self.name))
     }
 
@@ -134,8 +149,13 @@ impl Daemon {
     pub(crate) fn state(&self) -> DaemonState {
         match &self.ended {
             None => DaemonState::Runs(self.child.id()),
-            Some(how) => DaemonState::Ended(how.clone()),
+            Some(ended) => DaemonState::Ended(ended.how.clone()),
         }
+    }
+
+    /// Whether it ended with this exit status.
+    pub(crate) fn ended_with(&self, status: u8) -> bool {
+        self.ended.as_ref().is_some_and(|ended| ended.status == Some(status.into()))
     }
 
     /// Waits until it has ended by itself; false when `patience` was not enough.
@@ -146,7 +166,7 @@ impl Daemon {
         let has_ended =
             self.handle.as_ref().is_none_or(|h| wait_ended(std::slice::from_ref(h), patience));
         if has_ended {
-            self.ended = Some(self.child.wait().map_or_else(|e| e.to_string(), |s| s.to_string()));
+            self.ended = Some(Ended::of(self.child.wait()));
         }
         has_ended
     }

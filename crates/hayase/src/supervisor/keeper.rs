@@ -9,6 +9,7 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, anyhow};
+use hayase_server::{NAMES_FULL, NAMES_LOST};
 use rustix::process::Signal;
 
 use super::apart::Apart;
@@ -374,6 +375,17 @@ impl Keeper {
         if self.is_unmounted {
             return;
         }
+        if name == SERVER && self.server.as_ref().is_some_and(|it| it.ended_with(NAMES_LOST)) {
+            tracing::error!(
+                "{name} may have lost names that it had answered for: it is not started again, \
+                 and the other nodes work without this one"
+            );
+            return;
+        }
+        if name == SERVER && self.server.as_ref().is_some_and(|it| it.ended_with(NAMES_FULL)) {
+            self.server_restarts.ended_without_room(Instant::now());
+            return;
+        }
         let restarts = match name {
             SERVER => &mut self.server_restarts,
             _ => &mut self.mount_restarts,
@@ -559,6 +571,18 @@ mod tests {
         let told = keeper.until_it_serves(MOUNT, &mut mount).unwrap().unwrap();
         assert_eq!(told.path, "fuse");
         assert!(keeper.server_restarts.due().is_some(), "it is to be started again");
+    }
+
+    #[test]
+    fn a_server_that_may_have_lost_names_is_not_started_again() {
+        let place = tempfile::tempdir().unwrap();
+        let (mut keeper, _held) = keeper(place.path());
+        keeper.ready = Some(ready());
+        for (status, is_started_again) in [(NAMES_LOST, false), (NAMES_FULL, true)] {
+            keeper.server = Some(ended(&keeper, SERVER, &format!("exit {status}")));
+            keeper.reap();
+            assert_eq!(keeper.server_restarts.due().is_some(), is_started_again, "{status}");
+        }
     }
 
     #[test]

@@ -69,7 +69,7 @@ pub(crate) fn serve(
                 tracing::warn!("{error:#}");
             }
         };
-        hayase_server::serve(server, ready, stop).await?;
+        hayase_server::serve(server, crate::exit::at_once, ready, stop).await?;
         anyhow::Ok(())
     })
 }

@@ -2,7 +2,8 @@
 //!
 //! Here: opening, sizes, translating errors, keeping clear of a full disk. Rooms: [`journal`] looks
 //! for damage that fjall would take for the torn end of a crash, [`versions`] for damage that it would not see; [`durable`]
-//! knows what is synced, [`lock`] keeps away from a store that is open elsewhere, and [`synced`] writes down how long the journals were then.
+//! knows what is synced, [`lock`] keeps away from a store that is open elsewhere, [`synced`] writes down how long the
+//! journals were then, and [`reserve`] keeps room for a full disk.
 //! Not here: what keys mean ([`crate::namespace`]).
 //! Source: fjall 3.1. A commit there goes to the journal and, with `PersistMode::Buffer`, from the
 //! journal's buffer to the operating system before it is applied; that is what survives kill -9.
@@ -13,8 +14,8 @@
 //!
 //! Invariants: when the file system below is nearly full, commits are refused *before* fjall sees
 //! them, because a journal write that fails (or a failed flush in its worker) makes fjall refuse
-//! everything until the next start. Growing batches are refused earlier than shrinking ones, so
-//! files can still be removed from a full node. Changes that are in no table yet are bounded by
+//! everything until it is opened again ([`MetaError::Failed`]): others can fill the disk between two looks. Growing batches
+//! are refused earlier than shrinking ones, so files can still be removed from a full node. Changes that are in no table yet are bounded by
 //! [`UNWRITTEN_BYTES_MAX`]: commits wait for the worker then.
 
 use std::io;
@@ -26,12 +27,17 @@ use std::time::{Duration, Instant};
 use fjall::{Database, Keyspace, KeyspaceCreateOptions, PersistMode};
 use hayase_layout::ByteCount;
 
-use super::{Batch, MetaError, MetaStore, Pair};
+use self::free::Free;
+pub use self::reserve::RESERVE_BYTES;
+use self::reserve::Reserve;
+use super::{Batch, MetaError, MetaStore, Pair, says_full};
 
 mod durable;
+mod free;
 mod journal;
 mod lengths;
 mod lock;
+mod reserve;
 mod synced;
 mod tail;
 #[cfg(test)]
@@ -51,6 +57,12 @@ pub const JOURNALS_BYTES_MAX: ByteCount = ByteCount::mib(128);
 pub const FREE_MIN_TO_GROW: ByteCount = ByteCount::mib(64);
 /// Below this much free space every batch is refused.
 pub const FREE_MIN_TO_CHANGE: ByteCount = ByteCount::mib(32);
+
+/// Tables that fjall merges at once have so many bytes at most.
+const MERGED_BYTES_MAX: ByteCount = ByteCount::mib(256);
+
+/// With so much free every store may grow.
+const PLENTY: u64 = FREE_MIN_TO_GROW.get() + MERGED_BYTES_MAX.get();
 
 /// Free space is looked at again after so many committed bytes.
 const FREE_CHECK_BYTES: u64 = 256 * 1024;
@@ -72,9 +84,11 @@ pub struct FjallStore {
     /// Bytes committed since the free space was last looked at.
     unchecked: AtomicU64,
     /// Free space when it was last looked at.
-    free: AtomicU64,
+    free: Free,
     durable: durable::Durable,
     synced: synced::Synced,
+    /// Of a store that is to be opened and changed on a full disk as well.
+    reserve: Option<Reserve>,
 }
 
 impl FjallStore {
@@ -82,7 +96,35 @@ impl FjallStore {
     ///
     /// Costs one read of the journal. Damaged files are an error, never a panic.
     pub fn open(path: &Path) -> Result<Self, MetaError> {
+        Self::open_files(path, lock::Lock::take(path)?)
+    }
+
+    /// The same with [`RESERVE_BYTES`] of the disk kept back, while there are so many: with them it is opened, and names
+    /// can be removed, when the disk is full or the user's quota is used up.
+    pub fn open_with_reserve(path: &Path) -> Result<Self, MetaError> {
         let lock = lock::Lock::take(path)?;
+        let reserve = Reserve::found(path);
+        if reserve::is_full(path) {
+            reserve.give();
+        }
+        let opened = match Self::open_files(path, lock) {
+            Err(error) if error.is_full() && reserve.give() => Self::open(path),
+            opened => opened,
+        };
+        let store = Self { reserve: Some(reserve), ..opened? };
+        store.reserve.iter().for_each(Reserve::begin);
+        Ok(store)
+    }
+
+    /// The same when no server will open it any more: what was kept back is free.
+    pub fn open_left(path: &Path) -> Result<Self, MetaError> {
+        let lock = lock::Lock::take(path)?;
+        Reserve::found(path).give();
+        Self::open_files(path, lock)
+    }
+
+    /// `lock` is held until fjall takes it.
+    fn open_files(path: &Path, lock: lock::Lock) -> Result<Self, MetaError> {
         let found = synced::Found::check(path)?;
         versions::check(path)?;
         drop(lock); // fjall takes it
@@ -103,9 +145,10 @@ impl FjallStore {
             names,
             in_memtable,
             unchecked: AtomicU64::new(0),
-            free: AtomicU64::new(0),
+            free: Free::default(),
             durable: durable::Durable::new(),
             synced: found.follow(path)?,
+            reserve: None,
         };
         store.look_at_free_space()?;
         store.hand_over(0)?; // what the journal brought back may be a lot
@@ -133,7 +176,7 @@ impl FjallStore {
         {
             return Ok(());
         }
-        self.names.rotate_memtable().map_err(|e| translate("flush", &self.path, e))?;
+        self.names.rotate_memtable().map_err(|e| self.failed("flush", e))?;
         Ok(())
     }
 
@@ -144,6 +187,8 @@ impl FjallStore {
         }
         let start = Instant::now();
         while self.database.write_buffer_size() >= UNWRITTEN_BYTES_MAX.get() {
+            // A worker that failed writes nothing more; this tells, and writes nothing that waits.
+            self.database.persist(PersistMode::Buffer).map_err(|e| self.failed("flush", e))?;
             if start.elapsed() > WORKER_WAIT_MAX {
                 let source = io::Error::from_raw_os_error(libc::ETIMEDOUT);
                 return Err(MetaError::Io { action: "flush", path: self.path.clone(), source });
@@ -154,31 +199,87 @@ impl FjallStore {
         Ok(())
     }
 
-    fn look_at_free_space(&self) -> Result<u64, MetaError> {
-        let stat = rustix::fs::statvfs(&self.path).map_err(|errno| MetaError::Io {
+    fn look_at_free_space(&self) -> Result<(), MetaError> {
+        self.free.look(&self.path).map_err(|source| MetaError::Io {
             action: "ask for the free space of",
             path: self.path.clone(),
-            source: errno.into(),
+            source,
         })?;
-        let free = stat.f_bavail.saturating_mul(stat.f_frsize);
-        self.free.store(free, Ordering::Relaxed);
         self.unchecked.store(0, Ordering::Relaxed);
-        Ok(free)
+        Ok(())
+    }
+
+    /// Of what was to be written: fjall refuses everything from now on.
+    fn failed(&self, action: &'static str, error: fjall::Error) -> MetaError {
+        let path = self.path.clone();
+        match error {
+            fjall::Error::Io(source) | fjall::Error::Storage(fjall::LsmError::Io(source)) => {
+                MetaError::Failed { action, path, is_whole: says_full(&source), source }
+            }
+            // Its worker failed, and does not tell why: at a table, of which the journals still have everything, or at a
+            // sync of the journal.
+            fjall::Error::Poisoned => match self.synced.check() {
+                Ok(()) => {
+                    let source = io::Error::other("a table of them could not be written");
+                    MetaError::Failed { action, path, is_whole: true, source }
+                }
+                Err(source) => MetaError::Failed { action, path, is_whole: false, source },
+            },
+            other => translate(action, &self.path, other),
+        }
+    }
+
+    /// What has to be free for the store to grow: also room for the tables that are merged at once.
+    fn needed_to_grow(&self) -> ByteCount {
+        let merged = self.names.disk_space().min(MERGED_BYTES_MAX.get());
+        ByteCount(FREE_MIN_TO_GROW.get() + merged)
     }
 
     /// Refuses a batch for which the disk may be too full. Looks at the disk rarely while there is
     /// plenty, and each time when there is not.
     fn check_room(&self, batch: &Batch) -> Result<(), MetaError> {
-        let needed = if batch.grows() { FREE_MIN_TO_GROW } else { FREE_MIN_TO_CHANGE };
         let unchecked = self.unchecked.load(Ordering::Relaxed);
-        let mut free = self.free.load(Ordering::Relaxed);
-        if unchecked >= FREE_CHECK_BYTES || free < 2 * FREE_MIN_TO_GROW.get() {
-            free = self.look_at_free_space()?;
+        if unchecked >= FREE_CHECK_BYTES || self.free.to_grow() < PLENTY {
+            self.look_at_free_space()?;
+            let is_full = self.free.to_change() < FREE_MIN_TO_CHANGE.get();
+            if is_full && self.reserve.as_ref().is_some_and(Reserve::give) {
+                self.look_at_free_space()?;
+            }
         }
-        if free >= needed.get() {
-            return Ok(());
+        let no_room = |free, needed| {
+            Err(MetaError::NoRoom { path: self.path.clone(), free: ByteCount(free), needed })
+        };
+        if self.free.to_change() < FREE_MIN_TO_CHANGE.get() {
+            return no_room(self.free.to_change(), FREE_MIN_TO_CHANGE);
         }
-        Err(MetaError::NoRoom { path: self.path.clone(), free: ByteCount(free), needed })
+        let free = self.free.to_grow();
+        // What it takes to know more exactly is asked for only where it matters.
+        if free < PLENTY {
+            let needed = self.needed_to_grow();
+            if free < needed.get() && self.grows(batch)? {
+                return no_room(free, needed);
+            }
+        }
+        match self.reserve.as_ref().map_or(Ok(()), Reserve::expect) {
+            Err(source) if self.grows(batch)? => {
+                Err(MetaError::Full { path: self.path.clone(), source })
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Whether `batch` makes keys and removes none. What removes some, as that of unlink(2), makes others for a while.
+    /// Costs a read for each of its keys.
+    fn grows(&self, batch: &Batch) -> Result<bool, MetaError> {
+        let mut makes = false;
+        for (key, value) in batch.changes() {
+            match (self.get(key)?.is_some(), value.is_some()) {
+                (true, false) => return Ok(false),
+                (false, true) => makes = true,
+                _ => {}
+            }
+        }
+        Ok(makes)
     }
 }
 
@@ -223,17 +324,26 @@ impl MetaStore for FjallStore {
         changes
             .durability(Some(PersistMode::Buffer))
             .commit()
-            .map_err(|e| translate("change", &self.path, e))?;
+            .map_err(|e| self.failed("change", e))?;
         self.durable.committed();
         self.unchecked.fetch_add(bytes as u64, Ordering::Relaxed);
         self.hand_over(bytes as u64)
     }
 
     fn sync(&self) -> Result<(), MetaError> {
-        let persist = || self.database.persist(PersistMode::SyncData);
-        self.durable
-            .sync(|| self.synced.note(persist))
-            .map_err(|e| translate("sync", &self.path, e))
+        let persist = || {
+            self.database.persist(PersistMode::SyncData)?;
+            // The worker syncs the same file, and an error is told once: it may have been told there.
+            self.database.persist(PersistMode::Buffer)
+        };
+        let synced = self.durable.sync(|| self.synced.note(persist));
+        synced.map_err(|error| match self.failed("sync", error) {
+            // What could not be written back is gone from memory too, whatever was the matter.
+            MetaError::Failed { action, path, source, .. } if source.raw_os_error().is_some() => {
+                MetaError::Failed { action, path, source, is_whole: false }
+            }
+            error => error,
+        })
     }
 }
 
@@ -245,11 +355,9 @@ fn translate(action: &'static str, path: &Path, error: fjall::Error) -> MetaErro
         fjall::Error::Locked => MetaError::Locked { path },
         fjall::Error::Io(source) => io_error(action, path, source),
         fjall::Error::Storage(fjall::LsmError::Io(source)) => io_error(action, path, source),
-        fjall::Error::Poisoned => MetaError::Io {
-            action,
-            path,
-            source: io::Error::other("an earlier write failed; restart the server"),
-        },
+        fjall::Error::Poisoned => {
+            MetaError::Io { action, path, source: io::Error::other("an earlier write failed") }
+        }
         fjall::Error::JournalRecovery(reason) => corrupt(format!("its journal: {reason}")),
         fjall::Error::InvalidVersion(_) => corrupt("its version mark is not ours".to_owned()),
         other => corrupt(other.to_string()),

@@ -97,7 +97,8 @@ impl Cluster {
             std::fs::create_dir_all(path(name)).with_context(|| format!("make {name}"))?;
         }
         command.args(["--nodes", &options.nodes.to_string()]);
-        command.arg("--storage").arg(path("storage")).arg("--mount").arg(path("mount"));
+        let storage = options.storage.clone().unwrap_or_else(|| path("storage"));
+        command.arg("--storage").arg(storage).arg("--mount").arg(path("mount"));
         command.args(["--shared", &options.shared, "--local", &options.local]);
         command.arg("--job-dir").arg(tree.job_dir()).args(&options.extra);
         if let Some(profile) = super::profile() {

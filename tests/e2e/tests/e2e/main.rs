@@ -23,6 +23,7 @@ mod coherence_truncate;
 mod daemons;
 mod direct;
 mod faults;
+mod full_disk;
 mod gathering;
 mod storage_nodes;
 mod trees;
@@ -33,7 +34,7 @@ use std::process::ExitCode;
 use hayase_e2e::{Suite, groups};
 
 /// The longest first, as they took on a loaded machine of two processors.
-const SUITES: [fn() -> Suite; 27] = [
+const SUITES: [fn() -> Suite; 28] = [
     coherence_names::suite,
     cache_faults::suite,
     gathering::suite,
@@ -48,6 +49,7 @@ const SUITES: [fn() -> Suite; 27] = [
     cache_ledger::suite,
     cache_power::suite,
     areas::suite,
+    full_disk::suite,
     ucx::suite,
     coherence_restarts::suite,
     coherence_losses::suite,

@@ -67,7 +67,8 @@ impl Nodes {
                 let stop = async {
                     let _dropped_is_stop_too = stopped.await;
                 };
-                let serve = hayase_server::serve(settings(), move || tell.send(()).unwrap(), stop);
+                let serve =
+                    hayase_server::serve(settings(), ended, move || tell.send(()).unwrap(), stop);
                 runtime.unwrap().block_on(serve).unwrap();
             });
             self.servers.push((stop, thread));
@@ -156,4 +157,9 @@ fn skip(test: &str, reason: &str) {
     // Not by eprintln: the harness would swallow it, and a skip must be seen.
     let line = format!("SKIP {test}: {reason}\n");
     let _ = std::io::Write::write_all(&mut std::io::stderr(), line.as_bytes());
+}
+
+/// Names could not be written.
+fn ended(status: u8) -> ! {
+    panic!("the server ended with {status}")
 }

@@ -69,7 +69,7 @@ impl LeftNode {
         let names_place = path.clone();
         let open = move || -> Result<Option<Arc<dyn MetaStore>>, MetaError> {
             match path.is_dir() {
-                true => Ok(Some(Arc::new(FjallStore::open(&path)?))),
+                true => Ok(Some(Arc::new(FjallStore::open_left(&path)?))),
                 false => Ok(None),
             }
         };

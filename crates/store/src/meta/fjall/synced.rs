@@ -3,6 +3,7 @@
 //! Here: the order of looking, syncing and noting. Not here: the bytes of the note ([`super::lengths`]), following the
 //! journals ([`super::tail`]), what damage is ([`super::journal`]).
 
+use std::io;
 use std::path::Path;
 use std::sync::{Mutex, PoisonError};
 
@@ -67,6 +68,15 @@ impl Found {
 }
 
 impl Synced {
+    /// Fails where the journal had an error of write-back that this descriptor was not told of yet; so does the end of a
+    /// journal that was begun since the last sync, unless somebody was told of its error before.
+    pub(super) fn check(&self) -> io::Result<()> {
+        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        state.tail.file.sync_data()?;
+        state.tail.lengths()?;
+        state.tail.file.sync_data()
+    }
+
     /// Runs `sync`, and notes what was written before it. Costs reading that, from memory, and one small write: no sync
     /// of its own.
     ///

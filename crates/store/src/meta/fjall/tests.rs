@@ -562,3 +562,19 @@ const HEAD_BYTES: u64 = 1 << 20;
 fn directory() -> tempfile::TempDir {
     tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir()).unwrap()
 }
+
+/// The journals still have what a table did not get.
+#[test]
+fn a_table_that_could_not_be_written_loses_nothing() {
+    let dir = directory();
+    let store = FjallStore::open(dir.path()).unwrap();
+    store.commit(number(0)).unwrap();
+    let failed = |error| match store.failed("change", error) {
+        MetaError::Failed { is_whole, .. } => is_whole,
+        other => panic!("{other}"),
+    };
+    assert!(failed(fjall::Error::Poisoned));
+    let of = |errno: i32| fjall::Error::Io(io::Error::from_raw_os_error(errno));
+    assert!(failed(of(libc::ENOSPC)) && failed(of(libc::EDQUOT)));
+    assert!(!failed(of(libc::EIO)));
+}
