@@ -18,6 +18,13 @@ use rustix::process::{
 };
 use serde::{Deserialize, Serialize};
 
+/// Gives this process the name that ps(1) and top(1) show; call it before there are other threads. At most 15 bytes.
+pub(crate) fn set_name(name: &std::ffi::CStr) {
+    if let Err(error) = rustix::thread::set_name(name) {
+        tracing::debug!(%error, "name the process");
+    }
+}
+
 /// One process of this boot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub(crate) struct ProcessId {

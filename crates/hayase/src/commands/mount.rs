@@ -212,6 +212,7 @@ pub(crate) fn run(
             mount_gfarm(&gfarm, &mount_point, wait, args.kernel_profile, ready)
         }
     };
+    crate::process::set_name(c"hayase-mount");
     report(serve(), args.tell, output)
 }
 

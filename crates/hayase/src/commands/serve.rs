@@ -29,6 +29,7 @@ pub(crate) fn run(
     environment: &Environment,
     output: &Output,
 ) -> anyhow::Result<Status> {
+    crate::process::set_name(c"hayase-serve");
     depend_on(args.parent)?;
     crate::logging::start(&environment.log);
     raise_open_files();

@@ -82,6 +82,7 @@ pub(crate) fn run(
     environment: &Environment,
     output: &Output,
 ) -> anyhow::Result<Status> {
+    crate::process::set_name(c"hayase-node");
     // A session of its own: signals of the terminal are for whoever started the job.
     let _ = rustix::process::setsid();
     raise_open_files();

@@ -24,15 +24,19 @@ pub(crate) fn suite() -> Suite {
         .alone("daemons_system_cores_that_are_not_there", no_such_cores)
 }
 
-/// A server and a mount for each node, kept by a supervisor.
+/// A server and a mount for each node, kept by a supervisor; ps(1) shows which is which.
 fn all_there(scene: &Scene<'_>) -> TestResult {
     let daemons = scene.job.cluster().context("a real job")?.daemons();
-    for (what, found) in [
-        ("serve", &daemons.servers),
-        ("serve-mount", &daemons.mounts),
-        ("node", &daemons.supervisors),
+    for (name, found) in [
+        ("hayase-serve", &daemons.servers),
+        ("hayase-mount", &daemons.mounts),
+        ("hayase-node", &daemons.supervisors),
     ] {
-        ensure!(found.len() == 3, "{} processes of hayase {what}", found.len());
+        ensure!(found.len() == 3, "{} processes {name}", found.len());
+        for pid in found {
+            let shown = std::fs::read_to_string(format!("/proc/{pid}/comm"))?;
+            ensure!(shown.trim() == name, "{name} is called {shown}");
+        }
     }
     Ok(())
 }
