@@ -161,8 +161,8 @@ impl Human for Look {
             page.blank();
             page.line(&format!("  {}", drain.in_words(self.at_ms)));
             if let Some(left) = drain.deadline_s {
-                let (left, missed) = (moment::span(left), ByteCount(drain.misses_bytes));
-                page.line(&format!("  the job ends in {left}: {missed} will not be in the tier"));
+                let (left, (what, _)) = (moment::span(left), drain.at_the_deadline());
+                page.line(&format!("  the job ends in {left}: {what}"));
             }
         }
         for node in &self.job.nodes {

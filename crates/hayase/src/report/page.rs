@@ -128,7 +128,10 @@ fn head(page: &mut Html, report: &JobReport) {
         page.tile("", &ByteCount(of(|s| s.fetched_bytes)), "fetched from the tier");
         let class = if report.left.is_nothing() { "good" } else { "bad" };
         let left = ByteCount(report.left.bytes);
-        let what = format!("not in the tier, in {} files", report.left.files);
+        let mut what = format!("not in the tier, in {} files", report.left.files);
+        if let nodes @ 1.. = report.left.unknown.len() {
+            let _ = write!(what, ", without {nodes} nodes of which it is not known");
+        }
         page.tile(class, &left, &what);
     }
     page.0 += "</div>\n";
@@ -144,11 +147,8 @@ fn drain(page: &mut Html, report: &JobReport) {
         }
         page.line("", &drain.without_bar(report.made_ms));
         if let Some(left) = drain.deadline_s {
-            let (left, missed) = (moment::span(left), ByteCount(drain.misses_bytes));
-            let (class, what) = match drain.misses_bytes {
-                0 => ("", "what is known to be missing can be there by then".to_owned()),
-                _ => ("bad", format!("at this rate {missed} will not be in the tier then")),
-            };
+            let (left, (what, is_bad)) = (moment::span(left), drain.at_the_deadline());
+            let class = if is_bad { "bad" } else { "" };
             page.line(class, &format!("The job ends in {left}: {what}."));
         }
     }
@@ -170,7 +170,10 @@ fn missing(page: &mut Html, report: &JobReport) {
         page.line("bad", &format!("Two versions: ours is kept as {path}"));
     }
     if left.files == 0 {
-        page.line("good", "None: the tier has everything that is known here.");
+        match left.unknown.is_empty() {
+            true => page.line("good", "None: the tier has everything."),
+            false => page.line("", "Of the other nodes: none."),
+        }
         return;
     }
     let row = |line: &crate::job::ledgers::NotDurable| {
@@ -324,7 +327,7 @@ fn configuration(page: &mut Html, report: &JobReport) {
         ("shared and cache, each node", settings.shared.to_string()),
         ("local, each node", settings.local.to_string()),
         ("limits kept by", report.status.limiter.clone().unwrap_or_else(|| "-".to_owned())),
-        ("between nodes", if settings.encrypt { "encrypted" } else { "authenticated" }.to_owned()),
+        ("between nodes", between_nodes(settings.encrypt).to_owned()),
     ];
     if let Some(stripe) = settings.stripe {
         let width = if stripe.width == 0 { "all".to_owned() } else { stripe.width.to_string() };
@@ -344,6 +347,14 @@ fn configuration(page: &mut Html, report: &JobReport) {
     }
     let rows: Vec<_> = rows.into_iter().map(|(key, value)| vec![key.to_owned(), value]).collect();
     page.table(&["setting", "value"], &rows);
+}
+
+/// What protects messages on the network (docs/SECURITY.md).
+fn between_nodes(encrypt: bool) -> &'static str {
+    match encrypt {
+        true => "encrypted",
+        false => "messages authenticated, the bytes of files not (--encrypt does both)",
+    }
 }
 
 fn unknown(page: &mut Html, report: &JobReport) {
@@ -433,10 +444,8 @@ mod tests {
         assert!(html.contains("node 1") && html.contains("begun 1970-01-01 00:00:00 UTC"));
     }
 
-    #[test]
-    fn names_of_files_can_not_change_the_page() {
-        let mut report = report(1);
-        report.settings.tier = Some(crate::job::TierSettings {
+    fn tier() -> crate::job::TierSettings {
+        crate::job::TierSettings {
             place: "/tier".into(),
             endpoint: None,
             root: None,
@@ -444,7 +453,33 @@ mod tests {
             deadline_ms: None,
             flush_open_s: 0,
             faults: None,
-        });
+        }
+    }
+
+    #[test]
+    fn of_nodes_that_nobody_knows_of_nothing_good_is_said() {
+        let mut report = report(2);
+        report.settings.tier = Some(tier());
+        assert!(html(&report).contains("None: the tier has everything."));
+        report.left.unknown.push(1);
+        let html = html(&report);
+        assert!(html.contains("Node 1: nobody can say what of it is durable."), "{html}");
+        assert!(html.contains("not in the tier, in 0 files, without 1 nodes of which"), "{html}");
+        assert!(!html.contains("class=\"good\""), "{html}");
+    }
+
+    #[test]
+    fn what_protects_the_bytes_between_nodes_is_said() {
+        let mut report = report(1);
+        assert!(html(&report).contains("messages authenticated, the bytes of files not"));
+        report.settings.encrypt = true;
+        assert!(html(&report).contains(">encrypted<"));
+    }
+
+    #[test]
+    fn names_of_files_can_not_change_the_page() {
+        let mut report = report(1);
+        report.settings.tier = Some(tier());
         report.left.files = 3;
         report.left.lines.push(NotDurable {
             node: 0,

@@ -73,6 +73,17 @@ impl Drain {
         (u128::from(self.flushed_bytes) * 100).checked_div(all).map_or(100, |share| share as u64)
     }
 
+    /// What the deadline of the job finds, and whether that is known to be bad.
+    pub(crate) fn at_the_deadline(&self) -> (String, bool) {
+        match (ByteCount(self.misses_bytes), self.done_in_s) {
+            (ByteCount(0), Some(_)) => ("all of this can be in the tier by then".to_owned(), false),
+            (ByteCount(0), None) => {
+                ("whether all will be in the tier by then is not known".to_owned(), false)
+            }
+            (missed, _) => (format!("at this rate {missed} will not be in the tier then"), true),
+        }
+    }
+
     /// One line: a bar, what is left, and until when.
     pub(crate) fn in_words(&self, now_ms: u64) -> String {
         let full = (self.percent() * BAR / 100) as usize;
@@ -139,6 +150,20 @@ mod tests {
         check(&[cache(100, 100, 10), cache(1, 0, 0)], None, 49);
         check(&[cache(0, 100, 0)], None, 100);
         check(&[], None, 100);
+    }
+
+    #[test]
+    fn what_the_deadline_finds_is_known_only_with_a_rate() {
+        let of = |cache: CacheServed, unknown| Drain::of(&[cache], unknown).at_the_deadline();
+        assert_eq!(of(cache(100, 0, 10), 0).0, "all of this can be in the tier by then");
+        let unknown = "whether all will be in the tier by then is not known";
+        assert_eq!(of(cache(100, 0, 0), 0), (unknown.to_owned(), false));
+        assert_eq!(of(cache(0, 0, 0), 1), (unknown.to_owned(), false));
+        let late = CacheServed { misses_bytes: 1 << 20, ..cache(2 << 20, 0, 10) };
+        assert_eq!(
+            of(late, 0),
+            ("at this rate 1 MiB will not be in the tier then".to_owned(), true)
+        );
     }
 
     #[test]
