@@ -38,13 +38,10 @@ impl EndingStore {
             return written;
         }
         let why = std::error::Error::source(error).map(|it| format!(": {it}")).unwrap_or_default();
-        match is_whole {
-            true => tracing::error!("{error}{why}: the server ends, and is started again"),
-            false => {
-                tracing::error!("{error}{why}: names may be lost, so the server ends for good")
-            }
-        }
-        (self.exit)(if *is_whole { NAMES_FULL } else { NAMES_LOST })
+        let status = if *is_whole { NAMES_FULL } else { NAMES_LOST };
+        let then = if *is_whole { "is started again" } else { "is not: names may be lost" };
+        tracing::error!("{error}{why}: the server ends, and {then}");
+        (self.exit)(status)
     }
 }
 
