@@ -36,10 +36,14 @@ pub(crate) const TELL_PAUSE_MAX: Duration = Duration::from_secs(30);
 /// after its last sign of life, which count ([`hayase_wire::deadline::PEER_LOSS_WAIT`]).
 pub(crate) const SILENCE: Duration = Duration::from_millis(2200);
 
-/// The same of a server that is connected, or proves that it runs: it may only be slow. Or this many beats
-/// that did not come, if that is longer.
-pub(crate) const STALL: Duration = Duration::from_secs(20);
+/// A server that is connected, or answers a handshake, may only be slow: it is declared lost when it did not beat for this
+/// many pauses between beats, and at least for so long. So 20 s after its last beat, or, in a job of more than 166
+/// servers, 0.12 s for each of them.
 pub(crate) const STALL_RESTS: u32 = 4;
+pub(crate) const STALL: Duration = Duration::from_secs(20);
+const _: () = assert!(STALL.as_millis() == STALL_RESTS as u128 * REST.as_millis());
+const _: () =
+    assert!(STALL_RESTS as u128 * REST_OF_EACH.as_millis() == 120, "the manuals say 0.12 s");
 
 /// A server that opens its storage for longer than this no longer counts as starting. Requests to it wait meanwhile; a
 /// client waits for 120 s.
