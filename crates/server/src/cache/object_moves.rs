@@ -106,12 +106,11 @@ fn move_one(
             copy_object(tier, (from, object.identity), (to, replaced), Attributes::default())?
         }
     };
-    match if_there(tier.stat(from))? {
-        Some(now) if now.identity == object.identity => gone_is_fine(tier.delete(from))?,
-        Some(_) => {
-            tracing::warn!(%from, %to, "somebody wrote it while it was moved: both are kept");
+    match tier.delete_version(from, object.identity) {
+        Err(TierError::Changed { .. }) => {
+            tracing::warn!(%from, %to, "another program wrote it while it was moved: both are kept");
         }
-        None => {}
+        removed => gone_is_fine(removed)?,
     }
     // Where attributes are kept beside the bytes, a commit tells the time of the server.
     as_told_now(tier, to, ObjectMeta { mtime: object.mtime, ..copy })
@@ -254,14 +253,17 @@ mod tests {
 
     #[test]
     fn what_comes_at_the_old_name_of_an_object_stays_there() {
-        let below = Memory::flat();
-        put(&below, "from", b"ours");
-        let old = put(&below, "to", b"old");
-        let tier = written_at(&below, Call::Done(Action::Commit), "from");
-        let mut wanted = wanted(Some(old));
-        wanted.done(&tier).unwrap();
-        assert!(wanted.put_aside.is_empty());
-        assert_eq!((read(&below, "to"), read(&below, "from")), (b"ours".into(), b"theirs".into()));
+        for call in [Call::Done(Action::Commit), Call::Begun(Action::Delete)] {
+            let below = Memory::flat();
+            put(&below, "from", b"ours");
+            let old = put(&below, "to", b"old");
+            let tier = written_at(&below, call, "from");
+            let mut wanted = wanted(Some(old));
+            wanted.done(&tier).unwrap();
+            assert!(wanted.put_aside.is_empty());
+            let found = (read(&below, "to"), read(&below, "from"));
+            assert_eq!(found, (b"ours".into(), b"theirs".into()), "{call:?}");
+        }
     }
 
     #[test]

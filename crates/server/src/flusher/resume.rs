@@ -13,7 +13,7 @@ use std::collections::{BTreeSet, HashMap};
 
 use hayase_layout::{InodeId, ServerId};
 use hayase_store::{FileState, Ledger, LedgerError, LedgerRecord};
-use hayase_tier::Tier;
+use hayase_tier::{Tier, TierError};
 use hayase_wire::message::Refused;
 
 use super::leftovers;
@@ -194,11 +194,16 @@ fn remove(tier: &dyn Tier, tombstone: &LedgerRecord, is_named: bool) -> Result<R
     if is_named && found.is_some() {
         return Ok(Resuming::Kept);
     }
-    // Else it is gone, or somebody else's by now.
-    if found.is_some_and(|found| tombstone.is_ours(found.identity, found.size, found.mtime)) {
-        tier.delete(&key).map_err(|error| tier_refused(&error))?;
+    let ours = found.filter(|at| tombstone.is_ours(at.identity, at.size, at.mtime));
+    match ours.map(|at| tier.delete_version(&key, at.identity)) {
+        // It is gone, or was replaced by another program before: nothing of ours is there.
+        None | Some(Ok(()) | Err(TierError::Missing { .. })) => Ok(Resuming::Removal),
+        Some(Err(TierError::Changed { .. })) => {
+            tracing::warn!(%key, "another program replaced it while it was removed: that version stays");
+            Ok(Resuming::Removal)
+        }
+        Some(Err(error)) => Err(tier_refused(&error)),
     }
-    Ok(Resuming::Removal)
 }
 
 #[cfg(test)]

@@ -13,7 +13,7 @@ use hayase_store::{
     ops,
 };
 use hayase_tier::flaky::{Call, Fault};
-use hayase_tier::{Action, Attributes, Flaky, Key, Memory, Precondition, TierError};
+use hayase_tier::{Action, Attributes, Flaky, Key, Memory, Precondition};
 use rustix::io::Errno;
 use xxhash_rust::xxh3::xxh3_64;
 
@@ -303,6 +303,36 @@ fn what_was_removed_goes_and_what_somebody_else_put_there_stays() {
     assert!(node.read("gone").is_err());
     assert_eq!(node.read("theirs").unwrap(), b"new");
     assert!(node.resume().is_empty());
+}
+
+/// Another program replaces or removes the file after `resume` has looked at it, right before it removes it.
+#[test]
+fn what_replaces_a_removed_file_at_the_moment_of_its_removal_stays() {
+    for replaces in [true, false] {
+        let (below, key) = (Memory::new(), Key::new("f").unwrap());
+        let (theirs, at) = (below.clone(), key.clone());
+        let tier = Flaky::new(below.clone(), move |call| {
+            if call == Call::Begun(Action::Delete) {
+                let any = Precondition::Any;
+                match replaces {
+                    true => theirs.put(&at, Attributes::default(), b"theirs", any).map(drop),
+                    false => theirs.delete(&at),
+                }
+                .unwrap();
+            }
+            None
+        });
+        let mut node = Node::new(Arc::new(tier));
+        let version = node.put("f", b"ours");
+        node.ledger.put(tombstone(10, "f", version)).unwrap();
+        let told = node.resume();
+        assert_eq!((told[0].what, &told[0].failure), (Resuming::Removal, &None), "{told:?}");
+        assert_eq!(below.stat(&key).is_ok(), replaces);
+        if replaces {
+            assert_eq!(node.read("f").unwrap(), b"theirs");
+        }
+        assert!(node.resume().is_empty());
+    }
 }
 
 #[test]
