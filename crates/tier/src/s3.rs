@@ -8,7 +8,8 @@
 //!
 //! Rooms: [`settings`] and [`credentials`] (what a person says), [`client`] (one request, signed and
 //! repeated), `http` (the wire), `sign`, `fault` (what went wrong and what to do), `list`, `reader`,
-//! `upload`, `parts`, `kept` and `multipart`, `marks`, `checksum`, `probe` (what this server can do), `limits`.
+//! `upload`, `parts`, `kept` and `multipart`, `removal`, `marks`, `checksum`, `probe` (what this server can do),
+//! `limits`.
 //! Not here: many small objects in one (packs), how many requests at once (`hayase-stage`).
 //! Source: Amazon S3 API reference; measured choices in `docs/design`.
 
@@ -28,6 +29,7 @@ mod parts;
 mod percent;
 mod probe;
 mod reader;
+mod removal;
 mod settings;
 mod sign;
 mod upload;
@@ -38,7 +40,7 @@ use std::time::SystemTime;
 
 use hayase_layout::ByteCount;
 
-use self::client::{Client, Request};
+use self::client::Client;
 pub use self::credentials::{ContainerToken, CredentialSource, Credentials, Environment};
 use self::probe::{Conditional, Obeyed};
 pub use self::settings::{
@@ -217,11 +219,14 @@ impl Tier for S3 {
 
     fn delete(&self, key: &Key) -> Result<(), TierError> {
         let full = self.existing(Action::Delete, key)?;
-        let failed = |fault| self.client.failed(Action::Delete, &full, fault);
-        // The server does not tell whether there was one.
-        object::head(&self.client, &full).map_err(failed)?;
-        let request = Request::new("DELETE", Some(&full));
-        self.client.call(&request, self.client.settings.attempts, |_| Ok(())).map_err(failed)
+        removal::any(&self.client, &full)
+            .map_err(|fault| self.client.failed(Action::Delete, &full, fault))
+    }
+
+    fn delete_version(&self, key: &Key, identity: u64) -> Result<(), TierError> {
+        let full = self.existing(Action::Delete, key)?;
+        removal::version(&self.client, &full, identity, self.conditional.removals)
+            .map_err(|fault| self.client.failed(Action::Delete, &full, fault))
     }
 
     fn marks(&self) -> Option<&dyn Marks> {

@@ -49,7 +49,8 @@ fn verify(bytes: &[u8], sent: Checksum) -> S3Result<Checksum> {
     if hasher.finalize() == sent { Ok(sent) } else { Err(s3_error!(BadDigest)) }
 }
 
-/// `If-None-Match`, of which only `*` has a meaning for writes, and `If-Match`, which names one entity tag.
+/// `If-None-Match`, of which only `*` has a meaning for writes, and `If-Match`, which names one entity tag; of removals
+/// only the latter.
 fn only(absent: Option<&ETagCondition>, matches: Option<&ETagCondition>) -> S3Result<Only> {
     match (absent, matches) {
         (None, None) => Ok(Only::Any),
@@ -202,10 +203,8 @@ impl S3 for Service {
         request: S3Request<DeleteObjectInput>,
     ) -> Answer<DeleteObjectOutput> {
         let input = request.input;
-        self.0.change(&input.bucket, |bucket| {
-            bucket.delete(&input.key);
-            Ok(())
-        })?;
+        let only = only(None, input.if_match.as_ref())?;
+        self.0.change(&input.bucket, |bucket| bucket.delete(&input.key, &only))?;
         ok(DeleteObjectOutput::default())
     }
 
@@ -217,10 +216,10 @@ impl S3 for Service {
         let deleted = self.0.change(&input.bucket, |bucket| {
             let keys = input.delete.objects.into_iter().map(|object| object.key);
             let deleted = keys.map(|key| {
-                bucket.delete(&key);
-                DeletedObject { key: Some(key), ..Default::default() }
+                bucket.delete(&key, &Only::Any)?;
+                Ok(DeletedObject { key: Some(key), ..Default::default() })
             });
-            Ok(deleted.collect())
+            deleted.collect::<S3Result<Vec<_>>>()
         })?;
         ok(DeleteObjectsOutput { deleted: Some(deleted), ..Default::default() })
     }

@@ -126,7 +126,7 @@ impl Store {
     }
 }
 
-/// When an object may be put.
+/// When an object may be put or removed.
 pub(crate) enum Only {
     /// Always.
     Any,
@@ -142,20 +142,27 @@ impl Bucket {
     }
 
     pub(crate) fn put(&mut self, key: String, object: Object, only: &Only) -> S3Result<()> {
-        match (only, self.objects.get(&key)) {
-            (Only::Absent, Some(_)) => return Err(s3_error!(PreconditionFailed)),
-            (Only::Matches(_), None) => return Err(s3_error!(NoSuchKey)),
-            (Only::Matches(etag), Some(there)) if *etag != there.etag => {
-                return Err(s3_error!(PreconditionFailed));
-            }
-            _ => {}
-        }
+        self.require(&key, only)?;
         self.objects.insert(key, object);
         Ok(())
     }
 
-    pub(crate) fn delete(&mut self, key: &str) {
+    /// What is not there is removed all the same, as on AWS; of a version that is named, it is an error.
+    pub(crate) fn delete(&mut self, key: &str, only: &Only) -> S3Result<()> {
+        self.require(key, only)?;
         self.objects.remove(key);
+        Ok(())
+    }
+
+    fn require(&self, key: &str, only: &Only) -> S3Result<()> {
+        match (only, self.objects.get(key)) {
+            (Only::Absent, Some(_)) => Err(s3_error!(PreconditionFailed)),
+            (Only::Matches(_), None) => Err(s3_error!(NoSuchKey)),
+            (Only::Matches(etag), Some(there)) if *etag != there.etag => {
+                Err(s3_error!(PreconditionFailed))
+            }
+            _ => Ok(()),
+        }
     }
 
     /// Lines behind `after`, at most `max`; true when there are more.

@@ -106,6 +106,11 @@ impl Answer {
         self.status == 412 || self.code == "PreconditionFailed"
     }
 
+    /// The server does not know what was asked of it, for example a condition.
+    fn is_unsupported(&self) -> bool {
+        self.status == 501 || self.code == "NotImplemented"
+    }
+
     fn remedy(&self) -> Remedy {
         let wait = |throttled| Remedy::Wait { throttled, asked: self.asked };
         match self.code.as_str() {
@@ -155,6 +160,10 @@ impl Fault {
 
     pub(super) fn is_unmet(&self) -> bool {
         matches!(self, Self::Answer(answer) if answer.is_unmet())
+    }
+
+    pub(super) fn is_unsupported(&self) -> bool {
+        matches!(self, Self::Answer(answer) if answer.is_unsupported())
     }
 
     pub(super) fn has_code(&self, code: &str) -> bool {
@@ -216,7 +225,7 @@ impl Answer {
             ("InsufficientStorage" | "XMinioStorageFull", _) | (_, 507) => {
                 TierError::Full { action, path }
             }
-            ("NotImplemented", _) | (_, 501) => TierError::Unsupported { action, path },
+            _ if self.is_unsupported() => TierError::Unsupported { action, path },
             (_, 401 | 403) => TierError::Denied { action, path, source: denied() },
             _ if matches!(self.remedy(), Remedy::Wait { .. }) => {
                 TierError::Unavailable { action, path, source: source() }

@@ -8,7 +8,7 @@ use super::limits::TIDY_ATTEMPTS;
 use super::multipart::Multipart;
 use super::settings::ConditionalWrites;
 use super::upload::{Condition, object_headers};
-use super::{CredentialSource, checksum::Sum, object};
+use super::{CredentialSource, checksum::Sum, object, removal};
 use crate::Attributes;
 use crate::key::TEMPORARY_PREFIX;
 
@@ -23,18 +23,20 @@ pub(super) enum Obeyed {
     Always,
 }
 
-/// The conditions on writes that we make use of.
+/// The conditions on writes and removals that we make use of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Conditional {
     /// `If-None-Match: *`.
     pub(super) absent: Obeyed,
-    /// `If-Match` with an entity tag.
+    /// `If-Match` with an entity tag, on writes.
     pub(super) matches: Obeyed,
+    /// The same on removals: there are servers that obey one of the two.
+    pub(super) removals: bool,
 }
 
 impl Conditional {
-    const NEVER: Self = Self { absent: Obeyed::Never, matches: Obeyed::Never };
-    const ALWAYS: Self = Self { absent: Obeyed::Always, matches: Obeyed::Always };
+    const NEVER: Self = Self { absent: Obeyed::Never, matches: Obeyed::Never, removals: false };
+    const ALWAYS: Self = Self { absent: Obeyed::Always, matches: Obeyed::Always, removals: true };
 }
 
 /// Asks the settings, then the server.
@@ -75,7 +77,7 @@ impl Probe<'_> {
             return Ok(Conditional::NEVER);
         }
         let absent = self.obeyed(second == Some(true), &unmet)?;
-        Ok(Conditional { absent, matches: self.matches()? })
+        Ok(Conditional { absent, matches: self.matches()?, removals: self.removals()? })
     }
 
     /// The object is there: a tag of none is refused, and its own is taken.
@@ -87,6 +89,21 @@ impl Probe<'_> {
         };
         let is_taken = is_refused && obeys(self.put(&Condition::Matches(etag)))? == Some(false);
         self.obeyed(is_taken, &unmet)
+    }
+
+    /// The object is there: with a tag of none it stays, with its own it goes.
+    fn removals(&self) -> Result<bool, Fault> {
+        let remove =
+            |etag: String| obeys(removal::send(self.client, self.key, &Condition::Matches(etag)));
+        let is_refused = remove(NO_ETAG.to_owned())? == Some(true);
+        let etag = match object::head(self.client, self.key) {
+            Err(fault @ Fault::Transport(_)) => return Err(fault),
+            there => there.ok().and_then(|seen| seen.etag), // None: it went all the same
+        };
+        match etag.filter(|_| is_refused) {
+            Some(etag) => Ok(remove(etag)? == Some(false)),
+            None => Ok(false),
+        }
     }
 
     /// `single`: what one request came to; joined, the condition is tried here.

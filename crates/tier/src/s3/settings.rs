@@ -76,15 +76,16 @@ pub enum PayloadSignature {
     Unsigned,
 }
 
-/// Whether the server refuses a write where an object is (`If-None-Match: *`).
+/// Whether the server refuses a write where an object is (`If-None-Match: *`), and a write or a removal of another
+/// version than a known one (`If-Match`).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum ConditionalWrites {
     /// AWS does; others are tried once at the start, on a hidden object that is removed again.
     #[default]
     Probe,
-    /// It does, for objects of any size.
+    /// It does, for objects of any size. A removal that it refuses for its condition is asked for again without.
     Trusted,
-    /// Never ask: `Precondition::Absent` is `Unsupported`. Right for tiers that are only read.
+    /// Never ask: `Precondition::Absent` is `Unsupported`, and a removal looks before. Right for tiers that are only read.
     Off,
 }
 

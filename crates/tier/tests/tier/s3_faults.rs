@@ -1,6 +1,7 @@
 //! What a bucket's server can do wrong, and what becomes of it: nothing wrong is ever delivered, what
 //! passes is tried again, and what a person must correct is said.
 
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, SystemTime};
@@ -407,6 +408,132 @@ fn a_commit_whose_answer_was_lost_knows_its_own_work() {
     answer_lost(unmet(), true, true).unwrap();
     assert!(matches!(answer_lost(unmet(), false, true), Err(TierError::Exists { .. })));
     assert!(answer_lost(error(404, "NoSuchUpload"), false, true).is_err());
+}
+
+/// What a store does with a condition on a request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Conditions {
+    Obeyed,
+    Ignored,
+    Refused,
+}
+
+/// Objects, by the path of a request, with the number of their version.
+type Versions = Arc<Mutex<BTreeMap<String, u32>>>;
+
+const OBJECT: &str = "/bucket/o";
+
+/// A store that takes conditions on writes and on removals in these ways, and has version 1 of [`OBJECT`].
+/// `at_delete` comes before each DELETE of it, and may answer in its place.
+fn store(
+    (writes, removals): (Conditions, Conditions),
+    mut at_delete: impl FnMut(&mut BTreeMap<String, u32>) -> Option<Reply> + Send + 'static,
+) -> (Scripted, Versions) {
+    let versions = Versions::new(Mutex::new([(OBJECT.to_owned(), 1)].into()));
+    let kept = Arc::clone(&versions);
+    let server = Scripted::start(move |_, request| {
+        let (method, path) = request.line.split_once(' ').unwrap();
+        let mut versions = kept.lock().unwrap();
+        if (method, path) == ("DELETE", OBJECT)
+            && let Some(reply) = at_delete(&mut versions)
+        {
+            return reply;
+        }
+        let there = versions.get(path).copied();
+        let tag = |version| vec![("etag", format!("\"v{version}\""))];
+        let is_met = match (request.get("if-none-match"), request.get("if-match")) {
+            (Some(_), _) => there.is_none(),
+            (_, Some(etag)) => there.is_some_and(|there| etag == tag(there)[0].1),
+            _ => true,
+        };
+        let conditions = if method == "DELETE" { removals } else { writes };
+        let is_asked = request.get("if-none-match").or(request.get("if-match")).is_some();
+        match (method, there) {
+            _ if is_knock(request) => empty_page(),
+            _ if is_asked && conditions == Conditions::Refused => error(501, "NotImplemented"),
+            _ if !is_met && conditions == Conditions::Obeyed => error(412, "PreconditionFailed"),
+            ("PUT", _) => {
+                let version = there.unwrap_or(0) + 1;
+                versions.insert(path.to_owned(), version);
+                Reply::Answer(200, tag(version), vec![])
+            }
+            ("DELETE", _) => {
+                versions.remove(path);
+                Reply::Answer(204, vec![], vec![])
+            }
+            ("HEAD", Some(there)) => Reply::Answer(200, tag(there), vec![]),
+            ("HEAD", None) => Reply::Answer(404, vec![], vec![]),
+            _ => error(501, "NotImplemented"), // Parts.
+        }
+    });
+    (server, versions)
+}
+
+/// Removes the version of [`OBJECT`] that is there now.
+fn removes_version(conditional: ConditionalWrites, server: &Scripted) -> Result<(), TierError> {
+    let tier = S3::attach(S3Settings { conditional, ..settings(server) }).unwrap();
+    let known = tier.stat(&key("o")).unwrap().identity;
+    tier.delete_version(&key("o"), known)
+}
+
+/// The last request that removed, and whether it had a condition.
+fn is_conditional(server: &Scripted) -> bool {
+    let seen = server.seen();
+    let last = seen.iter().rfind(|request| request.line == format!("DELETE {OBJECT}"));
+    last.unwrap().get("if-match").is_some()
+}
+
+/// Another program replaces the object between the look and the DELETE.
+#[test]
+fn what_comes_right_before_a_removal_stays_where_the_store_obeys_that_condition() {
+    use Conditions::{Ignored, Obeyed, Refused};
+    // Stores that obey it on a write need not on a removal, and the other way round.
+    for ways in [(Obeyed, Obeyed), (Ignored, Obeyed), (Obeyed, Ignored), (Obeyed, Refused)] {
+        let (server, versions) = store(ways, |versions| {
+            versions.insert(OBJECT.to_owned(), 2);
+            None
+        });
+        let removed = removes_version(ConditionalWrites::Probe, &server);
+        let is_there = versions.lock().unwrap().get(OBJECT).is_some();
+        let is_changed = matches!(removed, Err(TierError::Changed { .. }));
+        let is_obeyed = ways.1 == Obeyed;
+        assert_eq!((is_changed, is_there), (is_obeyed, is_obeyed), "{ways:?}: {removed:?}");
+        assert!(is_obeyed || removed.is_ok(), "{ways:?}: {removed:?}");
+        assert_eq!(is_conditional(&server), is_obeyed, "{ways:?}");
+        let others = versions.lock().unwrap().keys().filter(|path| *path != OBJECT).count();
+        assert_eq!(others, 0, "{ways:?}: what was tried is removed");
+    }
+}
+
+#[test]
+fn a_removal_whose_answer_was_lost_knows_its_own_work() {
+    use Conditions::Obeyed;
+    for theirs in [None, Some(2)] {
+        let mut lost = false;
+        let (server, versions) = store((Obeyed, Obeyed), move |versions| {
+            let is_first = !std::mem::replace(&mut lost, true);
+            is_first.then(|| {
+                versions.remove(OBJECT);
+                // The connection ends; before it is asked again another program may put its version there.
+                versions.extend(theirs.map(|version| (OBJECT.to_owned(), version)));
+                Reply::Close
+            })
+        });
+        let removed = removes_version(ConditionalWrites::Trusted, &server);
+        let is_changed = matches!(removed, Err(TierError::Changed { .. }));
+        assert_eq!(is_changed, theirs.is_some(), "{removed:?}");
+        assert!(is_changed || removed.is_ok(), "{removed:?}");
+        assert_eq!(versions.lock().unwrap().get(OBJECT).copied(), theirs);
+    }
+}
+
+/// AWS had it for writes first, and answers so where it has it not.
+#[test]
+fn a_condition_on_a_removal_that_is_refused_though_it_was_trusted_is_left_out() {
+    let ways = (Conditions::Obeyed, Conditions::Refused);
+    let (server, versions) = store(ways, |_| None);
+    removes_version(ConditionalWrites::Trusted, &server).unwrap();
+    assert!(versions.lock().unwrap().is_empty() && !is_conditional(&server));
 }
 
 #[test]

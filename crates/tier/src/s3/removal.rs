@@ -1,0 +1,51 @@
+//! Removing one object: whatever version is there, or the one that is known and no other.
+//!
+//! A server answers a DELETE in the same way whether or not an object was there, so both look first. Between that look
+//! and a DELETE without a condition another version may come, which is lost then.
+
+use super::client::{Client, Request};
+use super::fault::Fault;
+use super::object;
+use super::upload::Condition;
+
+/// Two requests.
+pub(super) fn any(client: &Client, key: &str) -> Result<(), Fault> {
+    object::head(client, key)?;
+    send(client, key, &Condition::None)
+}
+
+/// Two requests. `is_obeyed`: whether this server obeys a condition on a DELETE.
+///
+/// # Errors
+/// [`Fault::Changed`] when another version is there.
+pub(super) fn version(
+    client: &Client,
+    key: &str,
+    identity: u64,
+    is_obeyed: bool,
+) -> Result<(), Fault> {
+    let seen = object::head(client, key)?;
+    if seen.meta.identity != identity {
+        return Err(Fault::Changed);
+    }
+    let Some(etag) = seen.etag.filter(|_| is_obeyed) else {
+        return send(client, key, &Condition::None);
+    };
+    match send(client, key, &Condition::Matches(etag)) {
+        // It may have been removed by an attempt of ours whose answer was lost.
+        Err(fault) if fault.is_unmet() || fault.is_missing() => match object::head(client, key) {
+            Err(fault) if fault.is_missing() => Ok(()),
+            there => there.and(Err(Fault::Changed)),
+        },
+        // Believed without a try, of AWS or because a person said so: not every region, not every server.
+        Err(fault) if fault.is_unsupported() => send(client, key, &Condition::None),
+        answer => answer,
+    }
+}
+
+/// One request.
+pub(super) fn send(client: &Client, key: &str, condition: &Condition) -> Result<(), Fault> {
+    let mut request = Request::new("DELETE", Some(key));
+    request.headers.extend(condition.header());
+    client.call(&request, client.settings.attempts, |_| Ok(()))
+}
