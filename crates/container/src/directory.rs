@@ -11,6 +11,7 @@ use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
+use hayase_layout::ByteCount;
 use rustix::fs::{self, AtFlags, Mode, OFlags};
 use rustix::io::Errno;
 
@@ -22,6 +23,15 @@ pub(crate) struct Directory {
     fd: OwnedFd,
     /// What it was opened as; for people only.
     path: PathBuf,
+}
+
+/// Room of a file system. A quota may be less.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Room {
+    /// For processes without privileges.
+    pub(crate) free: ByteCount,
+    /// All of it, used or not.
+    pub(crate) total: ByteCount,
 }
 
 impl Directory {
@@ -76,6 +86,13 @@ impl Directory {
             Err(Errno::NOENT) => Ok(None),
             Err(errno) => Err(errno.into()),
         }
+    }
+
+    /// Room of its file system. `None` where that does not tell.
+    pub(crate) fn room(&self) -> Option<Room> {
+        let stat = retry(|| fs::fstatvfs(&self.fd)).ok().filter(|stat| stat.f_blocks > 0)?;
+        let bytes = |blocks: u64| ByteCount(blocks.saturating_mul(stat.f_frsize));
+        Some(Room { free: bytes(stat.f_bavail), total: bytes(stat.f_blocks) })
     }
 
     /// All names in it, sorted; without `.` and `..`. Names that are no UTF-8 with replacements.

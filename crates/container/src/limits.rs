@@ -61,6 +61,13 @@ pub const JOIN_BYTES_AT_CLOSE: ByteCount = ByteCount::mib(64);
 /// Most parts that it joins then: each is opened, read and removed, and the rest of the group waits.
 pub const JOIN_PARTS_AT_CLOSE: usize = 4096;
 
+/// One of so many bytes of a file system stay free when parts are joined, but at most [`JOIN_FREE_MAX`].
+pub const JOIN_FREE_FRACTION: u64 = 16;
+
+/// Sixteen programs that close a container at once each copy up to [`JOIN_BYTES_AT_CLOSE`]; each may have found the same
+/// room free.
+pub const JOIN_FREE_MAX: ByteCount = ByteCount(16 * JOIN_BYTES_AT_CLOSE.get());
+
 /// Listings of a container that is being compacted meanwhile, before giving up.
 pub const LIST_TRIES_MAX: u32 = 64;
 

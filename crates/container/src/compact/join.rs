@@ -15,7 +15,10 @@ use std::path::Path;
 
 use hayase_layout::{ByteCount, LocalExtent, LocalOffset, WriterId, WriterLog};
 
-use crate::limits::{JOIN_BYTES_AT_CLOSE, JOIN_PARTS_AT_CLOSE, JOIN_PARTS_MAX, JOIN_SMALL};
+use crate::limits::{
+    JOIN_BYTES_AT_CLOSE, JOIN_FREE_FRACTION, JOIN_FREE_MAX, JOIN_PARTS_AT_CLOSE, JOIN_PARTS_MAX,
+    JOIN_SMALL,
+};
 use crate::names::{self, JOINED};
 use crate::parts::Parts;
 use crate::snapshot::first_byte;
@@ -89,6 +92,14 @@ impl Joining {
     }
 }
 
+/// How much must be free before a join of parts of `joined` bytes begins, on a file system of `total` bytes. The old parts
+/// go only after the joined one counts; until then others write, no slower than parts are copied, and other joins
+/// may have begun that found the same room.
+fn wanted(joined: ByteCount, total: ByteCount) -> ByteCount {
+    let stays = (total.0 / JOIN_FREE_FRACTION).min(JOIN_FREE_MAX.get());
+    ByteCount(joined.0.saturating_mul(2).saturating_add(stays))
+}
+
 /// What the records of a log, folded, have of its part.
 fn stretch(log: &WriterLog) -> Option<LocalExtent> {
     let (first, last) = (log.records.first()?, log.records.last()?);
@@ -141,6 +152,9 @@ impl Container {
             .map(|published| &mut published.log)
             .filter(|log| chosen.contains(&log.part))
             .collect();
+        if let Some(why) = self.want_of_room(&logs) {
+            return Ok(Joined { failed: Some(why), ..Joined::default() });
+        }
         let first = |log: &WriterLog| first_byte(log, log.records.first()?);
         logs.sort_by_cached_key(|log| first(log));
         let (id, file) = match self.create_joined(generation) {
@@ -164,6 +178,21 @@ impl Container {
             published.closed = stretch(&published.log).map(|local| ByteCount(local.end().0));
         }
         Ok(joined)
+    }
+
+    /// Why the parts of these logs are not joined, where other writers would run out of room meanwhile. A quota may be
+    /// smaller than what the file system tells, and others take room at the same time: a join may fail all the same.
+    fn want_of_room(&self, logs: &[&mut WriterLog]) -> Option<String> {
+        let joined = logs.iter().filter_map(|log| stretch(log)).map(|local| local.len().0).sum();
+        let (joined, room) = (ByteCount(joined), self.directory().room()?);
+        let wanted = wanted(joined, room.total);
+        (room.free < wanted).then(|| {
+            format!(
+                "{} free on the file system of {}: a joined part of {joined} is begun where {wanted} are free",
+                room.free,
+                self.path().display(),
+            )
+        })
     }
 
     /// Which parts are in it: all that their writers have there, or nothing.
@@ -227,5 +256,38 @@ fn is_of_part(error: &ContainerError) -> bool {
             source.raw_os_error() == Some(rustix::io::Errno::IO.raw_os_error())
         }
         _ => false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// As one would say it: the joined part is there, as much again was written by others, and some is still free.
+    fn may_begin(joined: ByteCount, free: ByteCount, total: ByteCount) -> bool {
+        let left = i128::from(free.0) - 2 * i128::from(joined.0);
+        left >= i128::from(total.0 / 16) || left >= 1 << 30
+    }
+
+    #[test]
+    fn a_join_begins_where_room_stays_for_others() {
+        let check = |joined: ByteCount, free: ByteCount, total: ByteCount, expected: bool| {
+            let text = format!("{joined} joined, {free} of {total} free");
+            assert_eq!(free >= wanted(joined, total), expected, "{text}");
+            assert_eq!(may_begin(joined, free, total), expected, "{text}");
+        };
+        let (kib, mib, gib) = (ByteCount::kib, ByteCount::mib, ByteCount::gib);
+        check(kib(100), kib(216), kib(256), true); // 16 of 256 stay
+        check(kib(100), kib(215), kib(256), false);
+        check(kib(100), kib(150), kib(256), false); // there is room for the joined part alone
+        check(kib(100), kib(99), kib(256), false);
+        check(mib(64), mib(128 + 512), gib(8), true);
+        check(mib(64), mib(128 + 511), gib(8), false);
+        // A sixteenth of a large file system would be as much as it ever has free.
+        check(mib(64), mib(128 + 1024), ByteCount(1 << 47), true);
+        check(mib(64), mib(128 + 1023), ByteCount(1 << 47), false);
+        check(gib(600), gib(1200), ByteCount(1 << 47), false);
+        check(ByteCount(0), ByteCount(0), ByteCount(0), true);
+        check(ByteCount(u64::MAX), ByteCount(1 << 62), ByteCount(1 << 62), false);
     }
 }

@@ -104,6 +104,44 @@ fn without_room_for_a_joined_part_the_indexes_are_merged() {
     assert!(check(&path).unwrap().problems.is_empty());
 }
 
+/// Of three parts of 24 KiB each, on a disk of 256 KiB of which 16 are to stay free.
+#[test]
+fn a_join_leaves_room_for_other_writers() {
+    let test = "a_join_leaves_room_for_other_writers";
+    let Some(disk) = SmallDisk::new(test) else { return };
+    let path = disk.path().join("F");
+    let container = create(&path);
+    for number in 0..3u32 {
+        let file = open(&container, number, 0);
+        file.write_at(GlobalOffset(u64::from(number) << 16), &[number as u8; 24 << 10]).unwrap();
+        file.close(Durability::Durable).unwrap();
+    }
+    let expected = published(&path);
+    let free = || {
+        let stat = rustix::fs::statvfs(disk.path()).unwrap();
+        stat.f_bavail * stat.f_frsize
+    };
+    let (joined, page) = (72 << 10, 4 << 10);
+    let wanted = 2 * joined + (16 << 10);
+    let leave = |left: u64| {
+        let filler = disk.path().join("filler");
+        let _ = std::fs::remove_file(&filler);
+        std::fs::write(filler, vec![1; (free() - left) as usize]).unwrap();
+        assert_eq!(free(), left);
+    };
+    // Much more than the joined part needs.
+    leave(wanted - page);
+    let told = container.compact_joining(Finished::Closed, EAGER).unwrap();
+    let why = told.not_joined.unwrap();
+    assert!(why.contains("72 KiB") && why.contains("160 KiB"), "{why}");
+    assert_eq!((told.parts_joined, told.indexes_removed), (0, 3));
+    assert_eq!(published(&path), expected);
+    leave(wanted + page); // The merged index has been begun by then.
+    let told = container.compact_joining(Finished::Closed, EAGER).unwrap();
+    assert_eq!((told.parts_joined, told.not_joined), (3, None));
+    assert_eq!(published(&path), expected);
+}
+
 #[test]
 fn a_publication_that_fails_leaves_the_ones_before() {
     let Some(disk) = SmallDisk::new("a_publication_that_fails_leaves_the_ones_before") else {
