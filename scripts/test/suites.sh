@@ -13,7 +13,7 @@ island_suites=(e2e e2e-6.1 gfarm mpiio s3 fsx-cache pjdfstest pjdfstest-6.1 mpii
 island_suites+=(slurm bench deny mpi mpiio-faults fio-cache mpiio-foreign fsx fsx-6.1 fio fio-6.1)
 # Run by --long, alone, each in at most half an hour; the last result of each is kept in docs/results/long.md.
 long_suites=(sim-links sim-restarts sim-cuts sim-losses sim-power-cut sim-tier sim-scale)
-long_suites+=(fuzz-long flips-long entries-long files-long swap-long areas-mpi4py s3-versitygw)
+long_suites+=(fuzz-long flips-long entries-long files-long swap-long appends-long areas-mpi4py s3-versitygw)
 long_suites+=(fresh-demo fresh-checks fresh-e2e fresh-islands)
 
 # Longest that a suite may take, in seconds: a hang is a failure, not a wait.
@@ -159,6 +159,10 @@ suite_entries-long() { HAYASE_ENTRIES=2000000 run_tests hayase-stage transfer::m
 suite_files-long() { HAYASE_CACHE_FILES=100000 job_suite files-long run_tests hayase-e2e cache_many_files; }
 # Ten million renames in the tier while the job publishes to the same name.
 suite_swap-long() { HAYASE_SWAP_VERSIONS=10000000 run_tests hayase-tier a_program_that_renames_loses_nothing; }
+# 64 ranks that open a file, append to it and close it, two thousand times.
+suite_appends-long() {
+  HAYASE_APPEND_ROUNDS=2000 run_tests hayase-container a_file_that_64_ranks_open_append_to_and_close_again_and_again
+}
 suite_areas-mpi4py() { job_suite areas-mpi4py tests/mpi/areas.sh --mpi4py; }
 suite_s3-versitygw() { tests/s3/versitygw.sh; }
 # Both commands of the README on a Debian that has nothing; the tests in three parts.

@@ -66,16 +66,21 @@ fn a_hundred_thousand_writers_are_written_read_compacted_and_exported() {
     assert!(report.is_sound() && report.writers == all, "{:?}", report.problems);
 }
 
+/// How often [`a_file_that_64_ranks_open_append_to_and_close_again_and_again_is_served`], unless `HAYASE_APPEND_ROUNDS`
+/// says.
+const ROUNDS: u32 = 300;
+
 /// Of 64 processes that append to a log together: as `MPI_File_open` with `MPI_MODE_APPEND` and `MPI_File_close` do.
 #[test]
 fn a_file_that_64_ranks_open_append_to_and_close_again_and_again_is_served() {
     const RANKS: u32 = 64;
-    const ROUNDS: u32 = 300;
+    let rounds = std::env::var("HAYASE_APPEND_ROUNDS").ok();
+    let rounds = rounds.map_or(ROUNDS, |text| text.parse().unwrap());
     let top = in_memory();
     let path = top.path().join("F");
     let container = create(&path);
     let mut opened = Vec::new();
-    for round in 0..ROUNDS {
+    for round in 0..rounds {
         let mut epoch = None;
         let mut end = 0;
         for rank in 0..RANKS {
@@ -98,10 +103,10 @@ fn a_file_that_64_ranks_open_append_to_and_close_again_and_again_is_served() {
             assert!(files <= 1400, "{files} files after {} rounds", round + 1);
         }
     }
-    let expected: Vec<u8> = (0..ROUNDS * RANKS).flat_map(u32::to_le_bytes).collect();
+    let expected: Vec<u8> = (0..rounds * RANKS).flat_map(u32::to_le_bytes).collect();
     assert!(published(&path) == expected);
     let told = container.compact(Finished::Closed).unwrap();
-    assert_eq!(told.writers, (RANKS * ROUNDS) as usize);
+    assert_eq!(told.writers, (RANKS * rounds) as usize);
     assert!(published(&path) == expected, "compacted");
     assert!(check(&path).unwrap().is_sound());
 }
