@@ -142,9 +142,9 @@ suite_sim-restarts() { sim_kind restarts 5000; }
 suite_sim-cuts() { sim_kind cuts 5000; }
 suite_sim-losses() { sim_kind losses 5000; }
 suite_sim-power-cut() { sim_kind power-cut 5000; }
-# In front of a tier: half of them with striped files.
+# In front of a tier: so many with whole files, and so many with striped ones.
 suite_sim-tier() {
-  HAYASE_SIM_TIER_FIRST=$(new_seed) HAYASE_SIM_TIER_SEEDS=1000 run_tests hayase-sim to_the_tier_whatever_happens
+  HAYASE_SIM_TIER_FIRST=$(new_seed) HAYASE_SIM_TIER_SEEDS=5000 run_tests hayase-sim to_the_tier_whatever_happens
 }
 suite_sim-scale() { HAYASE_SIM_SCALE=1000 run_tests hayase-sim a_nodes_effort_does_not_grow_with_the_job; }
 suite_fuzz-long() { HAYASE_FUZZ_SECONDS=300 run_tests hayase-fuzz decoders_come_back_from_anything; }

@@ -2,6 +2,10 @@
 //! with `HAYASE_SIM_TIER_FIRST` and `HAYASE_SIM_TIER_SEEDS`. Not those of `seeds.rs`: of some thousand seeds two are
 //! known to end otherwise than promised (`docs/results/simulation.md`), so thousands of others would be red.
 
+use std::ops::Range;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicU64, Ordering};
+
 use hayase_sim::{
     AfterEnd, Flushed, Plan, STRIPED, STRIPED_CUT, WHOLE, WHOLE_CUT, emptied_after_power_cut,
     flushing, server_ends_before_fsync,
@@ -94,6 +98,42 @@ fn a_part_whose_server_was_killed_is_synced() {
     }
 }
 
+/// Runs seeds on all processors. What they were together, and what failed.
+fn flush_all(seeds: Range<u64>, plan: Plan) -> (Flushed, Vec<String>) {
+    let next = AtomicU64::new(seeds.start);
+    let found = Mutex::new((Flushed::default(), Vec::new()));
+    let work = || {
+        loop {
+            let seed = next.fetch_add(1, Ordering::Relaxed);
+            if seed >= seeds.end {
+                return;
+            }
+            if (seed, plan) == KNOWN && seeds.end - seeds.start > 1 {
+                println!("seed {seed} of {plan:?} is not tried: it is known to fail");
+                continue;
+            }
+            let result = flushing(seed, plan);
+            let (all, failed) = &mut *found.lock().unwrap();
+            match result {
+                Ok(flushed) => {
+                    all.restarts += flushed.restarts;
+                    all.synced += flushed.synced;
+                    all.seen += flushed.seen;
+                }
+                Err(violations) => {
+                    failed.push(format!("HAYASE_SIM_SEED={seed}:\n{}", violations.join("\n")));
+                }
+            }
+        }
+    };
+    std::thread::scope(|scope| {
+        for _ in 0..std::thread::available_parallelism().map_or(1, usize::from) {
+            scope.spawn(work);
+        }
+    });
+    found.into_inner().unwrap()
+}
+
 fn try_seeds(plan: Plan) {
     let seeds = match variable("HAYASE_SIM_SEED") {
         Some(seed) => {
@@ -106,23 +146,7 @@ fn try_seeds(plan: Plan) {
             first..first + variable("HAYASE_SIM_TIER_SEEDS").unwrap_or(seeds)
         }
     };
-    let (mut all, mut failed) = (Flushed::default(), Vec::new());
-    for seed in seeds.clone() {
-        if (seed, plan) == KNOWN && seeds.end - seeds.start > 1 {
-            println!("seed {seed} of {plan:?} is not tried: it is known to fail");
-            continue;
-        }
-        match flushing(seed, plan) {
-            Ok(flushed) => {
-                all.restarts += flushed.restarts;
-                all.synced += flushed.synced;
-                all.seen += flushed.seen;
-            }
-            Err(violations) => {
-                failed.push(format!("HAYASE_SIM_SEED={seed}:\n{}", violations.join("\n")));
-            }
-        }
-    }
+    let (all, failed) = flush_all(seeds.clone(), plan);
     println!("seeds {seeds:?} of {plan:?}: {all:?}");
     assert!(failed.is_empty(), "{} seeds failed\n{}", failed.len(), failed.join("\n"));
     // A run in which nothing happens shows nothing.
