@@ -173,6 +173,9 @@ impl Namespace {
         };
         let mut batch = Batch::new();
         batch.put(key, codec::encode(&(last + 1)));
+        if self.has(&keys::sealed())? {
+            batch.delete(keys::sealed()); // From here on programs write.
+        }
         self.store.commit(batch)?;
         self.store.sync()?;
         Ok(last + 1)
@@ -193,11 +196,33 @@ impl Namespace {
         let mut txn = self.begin();
         if last.is_some() {
             ops::power_failed(&mut txn)?;
+            if !self.has(&keys::sealed())? {
+                txn.put(keys::power_lost(), Vec::new());
+            }
         }
         txn.put(key, codec::encode(&boot.to_owned()));
         txn.commit()?;
         self.store.sync()?;
         Ok(last.is_some())
+    }
+
+    /// Whether the machine was ever started again while something on it may not have been synced: then only what is noted
+    /// as durable ([`ops::durability`]) is known to be as it was written.
+    pub fn has_lost_power(&self) -> Result<bool, NamespaceError> {
+        self.has(&keys::power_lost())
+    }
+
+    /// No server runs, and every file on the node is durable: the machine may be switched off. Counts until a server
+    /// starts; survives a power cut when it returns.
+    pub fn seal(&self) -> Result<(), NamespaceError> {
+        let mut batch = Batch::new();
+        batch.put(keys::sealed(), Vec::new());
+        self.store.commit(batch)?;
+        Ok(self.store.sync()?)
+    }
+
+    fn has(&self, key: &[u8]) -> Result<bool, NamespaceError> {
+        Ok(self.store.get(key)?.is_some())
     }
 
     /// Keeps what server 0 declared of lost nodes, as its caller writes it; survives a power cut.
@@ -335,6 +360,36 @@ mod tests {
             let names = Namespace::open(store.clone(), ServerId(1), at(0)).unwrap();
             assert_eq!(names.begin_incarnation().unwrap(), expected);
             assert_eq!(store.unsynced(), 0);
+        }
+    }
+
+    #[test]
+    fn a_restart_of_the_machine_counts_unless_everything_was_durable() {
+        let open =
+            |store: &Arc<MemoryStore>| Namespace::open(store.clone(), ServerId(1), at(0)).unwrap();
+        for (is_sealed, runs_again, has_lost) in
+            [(false, false, true), (true, false, false), (true, true, true)]
+        {
+            let store = Arc::new(MemoryStore::new());
+            let names = open(&store);
+            names.begin_incarnation().unwrap();
+            assert!(!names.begin_boot("first").unwrap());
+            if is_sealed {
+                names.seal().unwrap();
+            }
+            if runs_again {
+                names.begin_incarnation().unwrap();
+            }
+            assert!(!names.begin_boot("first").unwrap());
+            assert!(!names.has_lost_power().unwrap());
+            assert!(names.begin_boot("second").unwrap());
+            // What was lost stays lost, whoever looks.
+            let names = open(&Arc::new(store.after_power_cut(0)));
+            assert_eq!(names.has_lost_power().unwrap(), has_lost, "{is_sealed} {runs_again}");
+            assert!(!names.begin_boot("second").unwrap());
+            names.seal().unwrap();
+            names.begin_boot("third").unwrap();
+            assert_eq!(names.has_lost_power().unwrap(), has_lost, "{is_sealed} {runs_again}");
         }
     }
 

@@ -13,6 +13,7 @@ use crate::part::PartId;
 
 const ANSWER: u8 = b'a';
 const BACK_POINTER: u8 = b'b';
+const DURABILITY: u8 = b'd';
 const ENTRY: u8 = b'e';
 const DIR_GRANT: u8 = b'g';
 const GIVEN_UP: u8 = b'f';
@@ -52,6 +53,16 @@ pub(super) fn incarnation() -> Vec<u8> {
 /// In which life of the machine the server was started last.
 pub(super) fn boot() -> Vec<u8> {
     [&[META], &b"boot"[..]].concat()
+}
+
+/// What was not synced when the power of the machine failed may be gone.
+pub(super) fn power_lost() -> Vec<u8> {
+    [&[META], &b"power-lost"[..]].concat()
+}
+
+/// Everything on the node is durable, and nobody has written since.
+pub(super) fn sealed() -> Vec<u8> {
+    [&[META], &b"sealed"[..]].concat()
 }
 
 /// Which nodes are lost.
@@ -168,6 +179,11 @@ pub(super) fn xattrs(ino: InodeId) -> Vec<u8> {
 /// Name of an extended attribute's key.
 pub(super) fn parse_xattr(key: &[u8]) -> Option<&[u8]> {
     key.get(9..)
+}
+
+/// How much of a file is durable.
+pub(super) fn durability(ino: InodeId) -> Vec<u8> {
+    key(DURABILITY, ino.0, &[])
 }
 
 /// `ino` has no names any more.

@@ -8,6 +8,7 @@
 mod answer;
 mod create;
 mod dir_shards;
+mod durability;
 mod given_up;
 mod intent;
 mod link;
@@ -28,6 +29,7 @@ pub use self::dir_shards::{
     add_dir_shard, are_names_spread, clear_dir_shards, dir_shards, grant_dir, has_dir_grant,
     revoke_dir_grant, spread_names,
 };
+pub use self::durability::{Durability, durability, forget_durability, note_broken, note_durable};
 pub use self::given_up::{give_up, given_up};
 pub use self::intent::{Intent, IntentKind, drop_intent, intent, intents, put_intent};
 pub use self::link::{LINKS_MAX, link, names_of};

@@ -2,7 +2,7 @@
 
 use hayase_layout::InodeId;
 
-use super::{bad_key, clear_dir_shards};
+use super::{bad_key, clear_dir_shards, forget_durability};
 use crate::namespace::{FileKind, Inode, NamespaceError, Txn, keys};
 
 /// Removes the record of `ino` with its attributes, back pointers, shards and orphan mark; nothing
@@ -27,8 +27,10 @@ pub(super) fn remove_record(txn: &mut Txn<'_>, inode: &Inode) -> Result<(), Name
             txn.delete(key);
         }
     }
-    if inode.kind == FileKind::Directory {
-        clear_dir_shards(txn, ino)?;
+    match inode.kind {
+        FileKind::Directory => clear_dir_shards(txn, ino)?,
+        FileKind::Regular if !ino.is_cached() => forget_durability(txn, ino)?,
+        _ => {}
     }
     txn.set_inode(ino, None);
     Ok(())
