@@ -60,6 +60,17 @@ impl Gathered {
             _ => None,
         }
     }
+
+    /// Whether the file of this name is an index, of one writer or merged.
+    pub fn is_index(name: &str) -> bool {
+        matches!(names::kind(name), Kind::Index(_) | Kind::Merged(_))
+    }
+
+    /// Whether the file of this name is the mark, a part or an index, or becomes one.
+    pub fn is_synced(name: &str) -> bool {
+        let is_index = Self::is_index(name) || matches!(names::kind(name), Kind::Begun(_));
+        is_index || matches!(names::kind(name), Kind::Mark | Kind::Part(_))
+    }
 }
 
 #[cfg(test)]

@@ -84,6 +84,11 @@ impl Snapshot {
         &self.cuts
     }
 
+    /// Sizes that were asked for without cutting anything off, by epoch.
+    pub fn grows(&self) -> &[Cut] {
+        &self.grows
+    }
+
     /// The last epoch that somebody used, 0 when nobody did.
     pub fn latest(&self) -> Epoch {
         self.latest

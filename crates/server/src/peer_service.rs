@@ -2,9 +2,10 @@
 //!
 //! Rooms: [`shard`] names, [`rename`], [`directory`] homes of directories, [`inode`] attributes, [`links`]
 //! counts of names, [`opens`], [`sizes`] of striped files and appends, [`parts`] bytes, [`gathering`] of small writes,
-//! [`recorded`] files.
+//! [`recorded`] files, [`durable_files`] of which they are made.
 
 pub(crate) mod directory;
+pub(crate) mod durable_files;
 mod gathering;
 pub(crate) mod inode;
 mod links;

@@ -5,7 +5,7 @@
 //! left succeeds. So a part of a striped file of the cache area is noted as unsynced, durably, before its first byte
 //! since its last sync is acknowledged. After a power cut such a note says that bytes are lost: the part is not
 //! synced any more, so fsync(2) fails and no flush takes it for the file, until it is emptied or goes. So it is with a part
-//! whose sync has failed.
+//! whose sync has failed, also in `shared`.
 //!
 //! A kill loses nothing: the machine's life tells the two apart ([`hayase_store::namespace::Namespace::begin_boot`]).
 
@@ -13,7 +13,7 @@ use std::cell::RefCell;
 use std::collections::HashMap;
 
 use hayase_store::ops::{self, PartBytes};
-use hayase_store::{Part, PartId};
+use hayase_store::{Namespace, Part, PartId};
 use hayase_wire::message::{PartRef, Refused};
 
 use crate::convert::{meta_refused, part_id, part_refused};
@@ -88,7 +88,7 @@ impl Node {
             return Ok(writing);
         }
         if self.bytes_of(id)? == PartBytes::Kept {
-            self.note_bytes_of(id, PartBytes::Unsynced)?;
+            note_bytes_of(&self.names, id, PartBytes::Unsynced)?;
         }
         self.names_durable().await?;
         self.unsynced.noted(id);
@@ -97,12 +97,6 @@ impl Node {
 
     fn bytes_of(&self, id: PartId) -> Result<PartBytes, Refused> {
         ops::bytes_of_part(&self.names.begin(), id).map_err(meta_refused)
-    }
-
-    fn note_bytes_of(&self, id: PartId, bytes: PartBytes) -> Result<(), Refused> {
-        let mut txn = self.names.begin();
-        ops::note_bytes(&mut txn, id, bytes);
-        txn.commit().map_err(meta_refused)
     }
 
     /// `ENODATA` for a part of which a power cut or an error of its storage has taken something.
@@ -130,14 +124,14 @@ impl Node {
             let synced = self.disk.run(work).await;
             if synced.is_err() && found.has_failed() {
                 // No later sync tells what the storage has lost.
-                self.note_bytes_of(id, PartBytes::Lost)?;
+                note_bytes_of(&self.names, id, PartBytes::Lost)?;
                 self.names_durable().await?;
             }
             synced?;
         }
         if noted == PartBytes::Unsynced && seen.is_some() && self.unsynced.seen(id) == seen {
             self.unsynced.forget(id);
-            self.note_bytes_of(id, PartBytes::Kept)?;
+            note_bytes_of(&self.names, id, PartBytes::Kept)?;
             self.names_durable().await?;
         }
         Ok(())
@@ -157,8 +151,14 @@ impl Node {
     /// Nothing is left of which something could be missing.
     pub(crate) fn part_is_empty(&self, id: PartId) -> Result<(), Refused> {
         match self.bytes_of(id)? {
-            PartBytes::Lost => self.note_bytes_of(id, PartBytes::Kept),
+            PartBytes::Lost => note_bytes_of(&self.names, id, PartBytes::Kept),
             PartBytes::Kept | PartBytes::Unsynced => Ok(()),
         }
     }
+}
+
+fn note_bytes_of(names: &Namespace, id: PartId, bytes: PartBytes) -> Result<(), Refused> {
+    let mut txn = names.begin();
+    ops::note_bytes(&mut txn, id, bytes);
+    txn.commit().map_err(meta_refused)
 }

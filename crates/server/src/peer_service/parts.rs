@@ -355,7 +355,7 @@ impl Node {
             }
             *current = trunc_epoch;
         }
-        let is_emptied = len == 0 && part.ino.is_cached();
+        let is_emptied = len == 0;
         if is_emptied {
             self.forget_vanished(part_id(part))?;
         }
@@ -375,14 +375,9 @@ impl Node {
 
     pub(super) async fn sync_part(self: &Rc<Self>, part: PartRef, data_only: bool) -> Answer {
         let id = part_id(part);
-        if part.ino.is_cached() && self.is_striped(part) {
-            self.refuse_lost(id)?;
-            let found = self.existing_part(part)?;
-            self.sync_accounted(id, found, data_only).await?;
-        } else if let Some(found) = self.existing_part(part)? {
-            let work = move || found.sync(data_only).map_err(part_refused);
-            self.disk.run(work).await?;
-        }
+        self.refuse_lost(id)?;
+        let found = self.existing_part(part)?;
+        self.sync_accounted(id, found, data_only).await?;
         Ok(PeerReply::Synced(vec![(self.me, self.life)]))
     }
 

@@ -10,6 +10,7 @@ use hayase_wire::BoxBuffer;
 use hayase_wire::message::{Grants, MachineLife, PartRef, PeerReply, PeerRequest, Place, Refused};
 
 use super::Answer;
+use super::durable_files::{forget_durability, is_of_container};
 use super::inode::whole_part;
 use crate::appends::Found;
 use crate::convert::{meta_refused, part_refused, stored_time};
@@ -75,6 +76,9 @@ impl Node {
                 let _range = self.ranges.begin(part.id(), 0..u64::MAX, Beside::None).await;
                 let work = move || part.truncate(size).map_err(part_refused);
                 self.disk.run(work).await?;
+                if size == 0 && is_of_container(inode) {
+                    forget_durability(&self.names, inode.ino)?;
+                }
                 self.usage_changed();
                 Ok(())
             }
@@ -289,6 +293,9 @@ impl Node {
         match &inode.layout {
             // The tier has all of it.
             Layout::Whole if !self.is_here(ino) => {}
+            Layout::Whole if is_of_container(&inode) => {
+                lives = self.sync_noted(&inode, data_only).await?;
+            }
             Layout::Whole => {
                 let part = self.whole(&inode)?;
                 match self.cached(ino) {
@@ -303,7 +310,10 @@ impl Node {
                 if let Some(cache) = self.cached(ino) {
                     self.ledger_durable(cache).await?;
                 }
-                let synced = self.sync_parts(&inode, data_only).await;
+                let synced = match is_of_container(&inode) {
+                    true => self.sync_noted(&inode, data_only).await,
+                    false => self.sync_parts(&inode, data_only).await,
+                };
                 lives = synced.map_err(|refused| match refused.errno {
                     libc_errno::ENODATA => Refused { errno: libc_errno::EIO, ..refused },
                     _ => refused,

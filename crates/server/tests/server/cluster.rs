@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 use hayase_layout::{ByteCount, InodeId, NodeId, ServerId};
 use hayase_server::{CacheSettings, DurableAt, Ground, KeptUntil, Settings, TransportChoice};
 use hayase_store::area::CountedArea;
-use hayase_store::{Area, MemoryStore, Parts};
+use hayase_store::{Area, CrashDevice, MemoryStore, Parts};
 use hayase_tier::Tier;
 use hayase_wire::message::{
     Access, Attr, Callback, CallbackReply, ClientRole, Close, Created, Entry, FileKind, Holding,
@@ -38,6 +38,7 @@ pub(crate) struct Cluster {
     directory: TempDir,
     secret: Secret,
     names: Option<Vec<Arc<MemoryStore>>>,
+    devices: Option<Vec<Arc<CrashDevice>>>,
     faults: Option<Arc<FrameFaults>>,
     /// Through which every server comes that opens its storage.
     pub(crate) gate: Arc<Gate>,
@@ -102,11 +103,26 @@ impl Cluster {
         cluster.started(servers)
     }
 
+    /// With the cache area in front of `tier`, names in memory, and parts on storage that may lose what was not synced.
+    pub(crate) fn up_on_crash_devices(servers: u16, tier: Arc<dyn Tier>) -> Self {
+        let mut cluster = Self::empty();
+        cluster.tier = Some(tier);
+        cluster.names = Some((0..servers).map(|_| Arc::new(MemoryStore::new())).collect());
+        cluster.devices = Some((0..servers).map(|_| Arc::new(CrashDevice::new())).collect());
+        cluster.started(servers)
+    }
+
+    /// The storage of a server's parts.
+    pub(crate) fn device(&self, server: u16) -> &Arc<CrashDevice> {
+        &self.devices.as_ref().expect("parts are on such storage")[usize::from(server)]
+    }
+
     fn empty() -> Self {
         Self {
             directory: tempfile::tempdir().expect("a temporary directory"),
             secret: Secret::generate().expect("randomness"),
             names: None,
+            devices: None,
             faults: None,
             gate: Arc::default(),
             tier: None,
@@ -164,8 +180,9 @@ impl Cluster {
         let names = self.names.as_ref().map(|names| Arc::clone(&names[usize::from(server)]));
         let (faults, cache, room) = (self.faults.clone(), self.cache(), self.room);
         let (gate, kept_until) = (Arc::clone(&self.gate), self.kept_until);
+        let parts = self.devices.as_ref().map(|all| Arc::clone(&all[usize::from(server)]));
         let thread = std::thread::spawn(move || {
-            let given = (names, faults, cache, (room, gate, kept_until));
+            let given = (names, faults, cache, (room, gate, parts, kept_until));
             run_server(&root, server, servers, secret, given, stopped, move || {
                 // Somebody may not wait any more.
                 let _ = tell.send(());
@@ -283,12 +300,13 @@ impl Drop for Cluster {
     }
 }
 
-/// Names, the network's faults, the cache area, room for parts, the way to them and when names leave their home.
+/// Names, the network's faults, the cache area, room for parts, the way to them and where they are, and when names leave
+/// their home.
 type Given = (
     Option<Arc<MemoryStore>>,
     Option<Arc<FrameFaults>>,
     Option<CacheSettings>,
-    (ByteCount, Arc<Gate>, KeptUntil),
+    (ByteCount, Arc<Gate>, Option<Arc<CrashDevice>>, KeptUntil),
 );
 
 fn run_server(
@@ -296,7 +314,7 @@ fn run_server(
     server: u16,
     servers: u16,
     secret: Secret,
-    (names, faults, cache, (room, gate, kept_until)): Given,
+    (names, faults, cache, (room, gate, parts, kept_until)): Given,
     stopped: oneshot::Receiver<()>,
     ready: impl FnOnce(),
 ) {
@@ -316,7 +334,7 @@ fn run_server(
         listen: vec!["127.0.0.1".parse().expect("an address")],
         port: 0,
         job_dir: root.to_owned(),
-        area: Box::new(Gated { area, gate }),
+        area: Box::new(Gated { area, gate, parts }),
         mounts: 1,
         cache,
         direct_io: true,

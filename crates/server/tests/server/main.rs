@@ -11,6 +11,7 @@ mod crash_points;
 mod kept_names;
 mod lost_replies;
 mod multiplexed;
+mod power_cut_recorded;
 mod recorded;
 mod resumed_recorded;
 mod starting;

@@ -22,7 +22,7 @@ use crate::node::libc_errno;
 /// Second versions of one file that are tried before it is left as failed.
 const CONFLICTS_MAX: usize = 2;
 
-/// Which whole parts are taken for the file.
+/// Which parts are taken for the file, of whole and recorded ones.
 #[derive(Clone, Copy)]
 pub(super) enum Take<'a> {
     /// Those of which a power cut can not have taken anything. The life of the machine in which the ledger was written last.
@@ -66,7 +66,11 @@ impl<'a> Source<'a> {
             Layout::Whole => whole(),
             Layout::Striped { .. } => StripedSource::open(nodes, &inode).map(Self::Striped),
             Layout::Recorded { container } => {
-                RecordedSource::open(nodes, &inode, container).map(Self::Recorded)
+                let source = RecordedSource::open(nodes, &inode, container)?;
+                if let Take::Durable(_) = take {
+                    source.require_kept()?;
+                }
+                Ok(Self::Recorded(source))
             }
             _ => Err(Refused::because(libc_errno::EOPNOTSUPP, "no file has such a layout here")),
         }

@@ -11,7 +11,7 @@ use std::sync::Arc;
 
 use hayase_layout::{InodeId, Layout, ServerId};
 use hayase_store::namespace::{Inode, NamespaceError};
-use hayase_store::ops::{self, PartBytes};
+use hayase_store::ops::{self, Durability, PartBytes};
 use hayase_store::{
     Area, Device, FileKind, FileState, FjallStore, Ledger, LedgerRecord, MetaError, MetaStore,
     Namespace, Part, PartError, PartId, Parts, Time,
@@ -215,15 +215,57 @@ impl LeftNode {
         let stat = part.stat().map_err(part_refused)?;
         match record.synced == Some(stat.into()) {
             true => Ok(part),
-            false => {
-                let why = format!(
-                    "node {} was started again before it was synced, so some of its bytes may be lost: it stays, and \
-                     `hayase resume --salvage` brings what is there",
-                    self.server
-                );
-                Err(Refused::because(libc_errno::ENODATA, why))
-            }
+            false => Err(self.restarted()),
         }
+    }
+
+    /// Of bytes that a power cut may have taken here.
+    pub(super) fn restarted(&self) -> Refused {
+        let why = format!(
+            "node {} was started again before it was synced, so some of its bytes may be lost: it stays, and \
+             `hayase resume --salvage` brings what is there",
+            self.server
+        );
+        Refused::because(libc_errno::ENODATA, why)
+    }
+
+    /// Whether a power cut may have taken bytes of files of containers: then what is noted as durable is known to be there, and
+    /// nothing else.
+    pub(super) fn has_lost_power(&self) -> Result<bool, Refused> {
+        Ok(self.boot.is_empty() || self.names()?.has_lost_power().map_err(meta_refused)?)
+    }
+
+    /// What is noted of a file of a container, of this home.
+    pub(super) fn durability(&self, ino: InodeId) -> Result<Durability, Refused> {
+        ops::durability(&self.names()?.begin(), ino).map_err(meta_refused)
+    }
+
+    /// Notes that so much of a file of a container, of this home, is durable; durably when the names are.
+    pub(super) fn note_durable(&self, ino: InodeId, bytes: u64) -> Result<(), Refused> {
+        let mut txn = self.names()?.begin();
+        match ops::note_durable(&mut txn, ino, bytes).map_err(meta_refused)? {
+            true => txn.commit().map_err(meta_refused),
+            false => Ok(()),
+        }
+    }
+
+    pub(super) fn names_durable(&self) -> Result<(), Refused> {
+        self.names()?.sync().map_err(meta_refused)
+    }
+
+    /// Makes a part of a file of `shared` durable, which is `found` here, and notes durably where the storage has lost bytes of it.
+    pub(super) fn sync_shared(&self, found: &Part) -> Result<(), Refused> {
+        let synced = found.sync(false).map_err(part_refused);
+        if synced.is_err() && found.has_failed() {
+            let (id, mut txn) = (found.id(), self.names()?.begin());
+            match id == whole_part(id.ino, id.epoch) && id.ino.home() == self.server {
+                true => ops::note_broken(&mut txn, id.ino).map_err(meta_refused)?,
+                false => ops::note_bytes(&mut txn, id, PartBytes::Lost),
+            }
+            txn.commit().map_err(meta_refused)?;
+            self.names_durable()?;
+        }
+        synced
     }
 
     /// The storage has lost bytes of a whole file, as this process has heard.
@@ -302,7 +344,7 @@ impl LeftNode {
     }
 
     /// Makes durable what is here of files that may have another home: parts of striped files, the names, and all files of
-    /// `shared`, since a part of a container does not tell that it is one.
+    /// `shared`, since a part of a container does not tell that it is one. That all of these are durable is noted.
     fn sync_parts(&self) -> Result<(), Refused> {
         let warn = |id, refused: Refused| {
             tracing::warn!(server = %self.server, part = %id, %refused, "not made durable");
@@ -323,14 +365,19 @@ impl LeftNode {
                 _ => break,
             }
         }
-        for id in self.parts.list().map_err(part_refused)? {
-            if !id.ino.is_cached()
-                && let Err(error) = self.parts.get(id).and_then(|part| part.sync(false))
-            {
-                warn(id, part_refused(error));
+        let mut are_accounted = true;
+        for id in self.parts.list().map_err(part_refused)?.iter().filter(|id| !id.ino.is_cached()) {
+            let part = self.parts.get(*id).map_err(part_refused);
+            if let Err(refused) = part.and_then(|part| self.sync_shared(&part)) {
+                warn(*id, refused);
+                are_accounted &= self.parts.has_failed(*id); // noted
             }
         }
-        self.names()?.sync().map_err(meta_refused)
+        self.names_durable()?;
+        match are_accounted && !self.has_lost_power()? {
+            true => self.names()?.seal().map_err(meta_refused),
+            false => Ok(()),
+        }
     }
 }
 

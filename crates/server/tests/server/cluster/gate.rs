@@ -1,10 +1,10 @@
-//! A disk that a server waits for when it starts, for as long as a test likes.
+//! A disk that a server waits for when it starts, for as long as a test likes, and that may lose what was not synced.
 
 use std::path::Path;
 use std::sync::{Arc, Condvar, Mutex};
 
 use hayase_store::area::CountedArea;
-use hayase_store::{Area, AreaError, AreaUsage, Device, PartError};
+use hayase_store::{Area, AreaError, AreaUsage, CrashDevice, Device, PartError};
 
 /// Open at first.
 #[derive(Debug, Default)]
@@ -51,6 +51,8 @@ impl Gate {
 pub(crate) struct Gated {
     pub(crate) area: CountedArea,
     pub(crate) gate: Arc<Gate>,
+    /// In the place of its own.
+    pub(crate) parts: Option<Arc<CrashDevice>>,
 }
 
 impl Area for Gated {
@@ -72,6 +74,9 @@ impl Area for Gated {
 
     fn parts(&self) -> Result<Arc<dyn Device>, PartError> {
         self.gate.pass();
-        self.area.parts()
+        match &self.parts {
+            Some(parts) => Ok(Arc::clone(parts) as Arc<dyn Device>),
+            None => self.area.parts(),
+        }
     }
 }

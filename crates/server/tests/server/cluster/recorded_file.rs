@@ -87,7 +87,8 @@ impl Recorded {
         recorded
     }
 
-    fn path(&self) -> PathBuf {
+    /// Of the container in the plain directory.
+    pub(crate) fn path(&self) -> PathBuf {
         self.directory.path().join("file")
     }
 
