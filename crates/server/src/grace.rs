@@ -171,6 +171,7 @@ pub(crate) fn is_served_in_grace(request: &PeerRequest) -> bool {
             | R::WriteGathered { .. }
             | R::PartTruncate { .. }
             | R::PartSync { .. }
+            | R::SyncFiles { .. }
             | R::PartBlocks { .. }
             | R::ProcessGone { .. }
             | R::WhichAreGone(_)

@@ -279,6 +279,9 @@ pub(crate) const RECORDINGS_MAX: usize = 256;
 /// Indexes of a recorded file that its home reads at once.
 pub(crate) const GATHER_AT_ONCE: usize = 32;
 
+/// Files of a recorded file that one request makes durable: it answers within [`SYNC_DEADLINE`].
+pub(crate) const FILES_SYNCED_MAX: usize = 256;
+
 /// Pieces of parts that one read of a recorded file fetches at once.
 pub(crate) const PART_READS_AT_ONCE: usize = 32;
 

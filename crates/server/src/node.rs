@@ -247,6 +247,7 @@ pub(crate) fn deadline_of(request: &PeerRequest) -> Duration {
         | PeerRequest::AppendCommit { .. } => limits::OPEN_DEADLINE,
         PeerRequest::Fsync { .. }
         | PeerRequest::PartSync { .. }
+        | PeerRequest::SyncFiles { .. }
         | PeerRequest::SyncNames { .. }
         | PeerRequest::TakeNames { .. } => limits::SYNC_DEADLINE,
         PeerRequest::Recall { .. } => limits::RECALL_DEADLINE,

@@ -292,6 +292,7 @@ impl Node {
             }
             R::PartSync { part, data_only } => self.sync_part(part, data_only).await,
             R::PartRemove { part } => self.remove_part(part),
+            R::SyncFiles { inos, only_look } => self.sync_files(inos, only_look).await,
             R::PartBlocks { part } => self.part_blocks(part),
             R::ProcessGone { process } => {
                 self.forget_answers(process);

@@ -109,9 +109,27 @@ pub(crate) struct RecordedFiles {
     publications: Cell<u64>,
     /// Indexes in which something was published that their home has not read.
     unread: RefCell<HashMap<InodeId, BTreeSet<String>>>,
+    /// Files of whose parts some have lost bytes, as of which publication, and what was said: sending all of one again to
+    /// hear the same helps nobody.
+    broken: RefCell<HashMap<InodeId, (u32, Refused)>>,
 }
 
 impl RecordedFiles {
+    /// Something that this publication shows has lost bytes.
+    pub(crate) fn broken(&self, ino: InodeId, trunc_epoch: u32, refused: Refused) {
+        let mut all = self.broken.borrow_mut();
+        make_room(&mut all);
+        all.insert(ino, (trunc_epoch, refused));
+    }
+
+    /// `EIO` where that was found of this publication.
+    pub(crate) fn refuse_broken(&self, ino: InodeId, trunc_epoch: u32) -> Result<(), Refused> {
+        match self.broken.borrow().get(&ino) {
+            Some((as_of, refused)) if *as_of == trunc_epoch => Err(refused.clone()),
+            _ => Ok(()),
+        }
+    }
+
     /// Numbers a publication, in an index of this name.
     pub(crate) fn publication(&self, ino: InodeId, index: String) -> u64 {
         self.unread.borrow_mut().entry(ino).or_default().insert(index);
@@ -166,6 +184,7 @@ impl RecordedFiles {
         self.recordings.borrow_mut().remove(&ino);
         self.shown.borrow_mut().remove(&ino);
         self.unread.borrow_mut().remove(&ino);
+        self.broken.borrow_mut().remove(&ino);
     }
 
     /// What is under way with a file, or ended a moment ago and was not told; and whether it has to be

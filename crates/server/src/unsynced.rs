@@ -87,7 +87,7 @@ impl Node {
         if self.unsynced.is_noted(id) {
             return Ok(writing);
         }
-        if self.bytes_of(id)? == PartBytes::Kept {
+        if bytes_of(&self.names, id)? == PartBytes::Kept {
             note_bytes_of(&self.names, id, PartBytes::Unsynced)?;
         }
         self.names_durable().await?;
@@ -95,13 +95,9 @@ impl Node {
         Ok(writing)
     }
 
-    fn bytes_of(&self, id: PartId) -> Result<PartBytes, Refused> {
-        ops::bytes_of_part(&self.names.begin(), id).map_err(meta_refused)
-    }
-
     /// `ENODATA` for a part of which a power cut or an error of its storage has taken something.
     pub(crate) fn refuse_lost(&self, id: PartId) -> Result<(), Refused> {
-        if self.bytes_of(id)? != PartBytes::Lost {
+        if bytes_of(&self.names, id)? != PartBytes::Lost {
             return Ok(());
         }
         let why =
@@ -116,7 +112,7 @@ impl Node {
         found: Option<Part>,
         data_only: bool,
     ) -> Result<(), Refused> {
-        let noted = self.bytes_of(id)?;
+        let noted = bytes_of(&self.names, id)?;
         let seen = self.unsynced.seen(id);
         if let Some(found) = found {
             let part = found.clone();
@@ -140,21 +136,25 @@ impl Node {
     /// Before a part is emptied: the power cut may have taken all of it, and then it is not looked for any more.
     pub(crate) fn forget_vanished(&self, id: PartId) -> Result<(), Refused> {
         let is_gone = matches!(self.parts.get(id), Err(error) if is_missing(&error));
-        if !is_gone || self.bytes_of(id)? != PartBytes::Lost {
+        if !is_gone || bytes_of(&self.names, id)? != PartBytes::Lost {
             return Ok(());
         }
         let mut txn = self.names.begin();
         ops::forget_part(&mut txn, id);
         txn.commit().map_err(meta_refused)
     }
+}
 
-    /// Nothing is left of which something could be missing.
-    pub(crate) fn part_is_empty(&self, id: PartId) -> Result<(), Refused> {
-        match self.bytes_of(id)? {
-            PartBytes::Lost => note_bytes_of(&self.names, id, PartBytes::Kept),
-            PartBytes::Kept | PartBytes::Unsynced => Ok(()),
-        }
+/// Nothing is left of which something could be missing.
+pub(crate) fn part_is_empty(names: &Namespace, id: PartId) -> Result<(), Refused> {
+    match bytes_of(names, id)? {
+        PartBytes::Lost => note_bytes_of(names, id, PartBytes::Kept),
+        PartBytes::Kept | PartBytes::Unsynced => Ok(()),
     }
+}
+
+fn bytes_of(names: &Namespace, id: PartId) -> Result<PartBytes, Refused> {
+    ops::bytes_of_part(&names.begin(), id).map_err(meta_refused)
 }
 
 fn note_bytes_of(names: &Namespace, id: PartId, bytes: PartBytes) -> Result<(), Refused> {

@@ -5,11 +5,13 @@
 //! allow it, all at once. Of a recorded one its home looks up which part of which writer has the next piece, in the
 //! order of the file, however small the blocks were that were written. Not here: whether the file stood still meanwhile, and what becomes of the bytes.
 
+use std::cell::RefCell;
+use std::collections::BTreeSet;
 use std::fs::File;
 use std::os::unix::fs::FileExt;
 use std::rc::Rc;
 
-use hayase_layout::{InodeId, Layout, LocalOffset};
+use hayase_layout::{InodeId, Layout, LocalOffset, WriterId};
 use hayase_store::namespace::Inode;
 use hayase_store::{LedgerRecord, Part, PartStat, Parts};
 use hayase_wire::message::{PAYLOAD_BYTES_MAX, Refused};
@@ -112,7 +114,10 @@ pub(crate) fn part_of(parts: &Parts, ino: InodeId) -> Result<Part, Refused> {
 
 /// A recorded file of this home, as one publication shows it.
 pub(crate) struct RecordedSource {
-    shown: Rc<Shown>,
+    pub(super) ino: InodeId,
+    pub(super) shown: Rc<Shown>,
+    /// Whose parts were read so far.
+    pub(super) read: RefCell<BTreeSet<WriterId>>,
     stat: PartStat,
 }
 
@@ -207,7 +212,11 @@ impl Node {
         let shown = self.shown(ino).await?.ok_or_else(overtaken)?;
         let inode = self.spread_inode(ino)?;
         match inode.trunc_epoch == shown.trunc_epoch {
-            true => Ok(RecordedSource { stat: stat_of(&inode), shown }),
+            true => {
+                self.recorded.refuse_broken(ino, shown.trunc_epoch)?;
+                let (stat, read) = (stat_of(&inode), RefCell::default());
+                Ok(RecordedSource { ino, shown, read, stat })
+            }
             false => Err(overtaken()),
         }
     }
@@ -235,10 +244,13 @@ impl Node {
                 Err(Refused::because(libc_errno::EIO, "its part is read where it is"))
             }
             Source::Spread(source) => self.gather_stripes(source, offset).await,
-            Source::Recorded(RecordedSource { shown, .. }) => {
+            Source::Recorded(RecordedSource { shown, read, .. }) => {
                 let len = FLUSH_BYTES.min(shown.size.saturating_sub(offset));
                 let mut bytes = vec![0; len as usize];
-                self.read_shown(shown, offset, &mut bytes).await?;
+                let mut from = |writer| {
+                    read.borrow_mut().insert(writer);
+                };
+                self.read_shown(shown, offset, &mut bytes, &mut from).await?;
                 Ok(bytes)
             }
         }

@@ -12,7 +12,7 @@ use tokio::time::Instant;
 use super::gather::{self, Committed, Sending, Sent};
 use super::pause::Look;
 use super::policy::{Candidate, Situation, backoff, choose, streams_of_node};
-use super::source::Source;
+use super::source::{RecordedSource, Source};
 use crate::cache::name_check::NameCheck;
 use crate::cache::object_moves::conflict_paths;
 use crate::cache::paths::key;
@@ -23,6 +23,7 @@ use crate::limits::{
     FLUSH_RETRY_FIRST, FLUSH_RETRY_MAX, FLUSH_STREAMS, FLUSH_STREAMS_JOB, REMOVAL_STREAMS,
 };
 use crate::node::{Node, libc_errno};
+use crate::peer_service::durable_files::Asking;
 use crate::peer_service::inode::whole_part;
 
 /// How a flush ended without an error.
@@ -403,6 +404,10 @@ impl Node {
                 tokio::join!(cache.tier_work(send), self.gather_piece(&source, next));
             (sending, piece) = (added?, gathered?);
             counted(bytes);
+        }
+        if let Source::Recorded(RecordedSource { ino, shown, read, .. }) = &source {
+            let (read, sync) = (read.take(), Asking::Sync { data_only: true });
+            self.read_is_kept(*ino, shown, &read, sync).await?;
         }
         // One that became shorter, or was cut, is not sent for what it was.
         match sending.left() {

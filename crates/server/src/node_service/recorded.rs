@@ -7,7 +7,7 @@
 use std::rc::Rc;
 
 use hayase_container::{PartRead, part_reads};
-use hayase_layout::{ByteCount, Extent, GlobalOffset, InodeId};
+use hayase_layout::{ByteCount, Extent, GlobalOffset, InodeId, WriterId};
 use hayase_wire::BoxBuffer;
 use hayase_wire::message::{
     NodeReply, PAYLOAD_BYTES_MAX, PeerReply, PeerRequest, RecordedStep, Refused,
@@ -61,7 +61,7 @@ impl Node {
         target: &mut [u8],
     ) -> Result<Attempt<usize>, Refused> {
         let Some(shown) = self.shown(ino).await? else { return Ok(Attempt::Stale) };
-        match self.read_shown(&shown, offset, target).await {
+        match self.read_shown(&shown, offset, target, &mut |_| ()).await {
             Ok(read) => Ok(Attempt::Done(read)),
             // Its parts may have gone because it became something else meanwhile.
             Err(refused) => match self.shown(ino).await? {
@@ -118,12 +118,13 @@ impl Node {
         Err(Refused::because(libc_errno::EIO, "its index changes faster than it can be read"))
     }
 
-    /// Up to the end of the file; holes are zeros.
+    /// Up to the end of the file; holes are zeros. Tells `from` whose parts were read.
     pub(crate) async fn read_shown(
         self: &Rc<Self>,
         shown: &Shown,
         offset: u64,
         target: &mut [u8],
+        from: &mut dyn FnMut(WriterId),
     ) -> Result<usize, Refused> {
         let end = shown.size.min(offset.saturating_add(target.len() as u64));
         let Some(len) = end.checked_sub(offset) else { return Ok(0) };
@@ -149,6 +150,7 @@ impl Node {
                     return Err(Refused::because(libc_errno::EIO, why));
                 }
                 read.scatter(&bytes, target);
+                from(read.writer());
             }
         }
         Ok(len as usize)

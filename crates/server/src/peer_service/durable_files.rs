@@ -4,33 +4,50 @@
 //! ([`ops::durability`]): after a power cut `hayase resume` sends nothing else. The kernel tells an error of write-back once, to
 //! whoever syncs first, often the writer: the home notes that too, durably, until the file is emptied or removed.
 //!
+//! Before the tier gets a version, what was read for it is made durable, one request for each server. That tells of errors
+//! of the storage that nobody has seen, and a power cut can not bring back an older state than the tier has.
 //! Faults: "fsync(2) or write-back fails once", "every node loses power" in `docs/design/000-faults.md`.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 
 use hayase_container::Gathered;
-use hayase_layout::{InodeId, Layout, ServerId};
+use hayase_layout::{InodeId, Layout, ServerId, WriterId};
 use hayase_store::Namespace;
 use hayase_store::namespace::Inode;
 use hayase_store::ops;
-use hayase_wire::message::{MachineLife, Refused};
+use hayase_wire::message::{MachineLife, PeerReply, PeerRequest, Refused};
 
+use super::Answer;
 use crate::convert::{meta_refused, part_refused};
-use crate::node::{Node, libc_errno};
+use crate::limits::{FILES_SYNCED_MAX, GATHER_AT_ONCE};
+use crate::node::{Node, libc_errno, unexpected};
+use crate::recorded::Shown;
+
+/// How a file is asked for what its storage has lost.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Asking {
+    /// It survives a power cut from then on.
+    Sync { data_only: bool },
+    /// Nothing is written for it.
+    Look,
+}
 
 impl Node {
-    /// Home: a part or an index survives a power cut from here on, and so does the note of that when the names are durable.
+    /// Home: a part or an index is as it was written, as far as its storage has told. Once it was synced, that is noted; the note
+    /// is durable when the names are.
     ///
     /// # Errors
     /// `EIO`, each time, where the storage has lost bytes of it.
     pub(super) async fn sync_noted(
         self: &Rc<Self>,
         inode: &Inode,
-        data_only: bool,
+        asking: Asking,
     ) -> Result<Vec<(ServerId, MachineLife)>, Refused> {
         if is_broken(&self.names, inode.ino)? {
             return Err(lost_bytes_of(name_of(inode).unwrap_or("a part"), self.me));
         }
+        let data_only = asking != Asking::Sync { data_only: false };
         if let Layout::Striped { .. } = inode.layout {
             let lives = self.sync_parts(inode, data_only).await?;
             if self.cache.is_some() {
@@ -42,7 +59,11 @@ impl Node {
         let found = part.clone();
         let work = move || {
             let bytes = found.stat().map_err(part_refused)?.size;
-            found.sync(data_only).map(|()| bytes).map_err(part_refused)
+            let asked = match asking {
+                Asking::Sync { data_only } => found.sync(data_only),
+                Asking::Look => found.check_written(),
+            };
+            asked.map(|()| bytes).map_err(part_refused)
         };
         let done = self.disk.run(work).await;
         if done.is_err() && part.has_failed() {
@@ -52,11 +73,127 @@ impl Node {
         }
         let bytes = done?;
         // Nobody resumes a job that has no tier.
-        if self.cache.is_some() {
+        if asking != Asking::Look && self.cache.is_some() {
             note_durable(&self.names, inode.ino, bytes)?;
         }
         Ok(vec![(self.me, self.life)])
     }
+
+    /// Home of each of these files.
+    pub(super) async fn sync_files(self: &Rc<Self>, inos: Vec<InodeId>, only_look: bool) -> Answer {
+        let asking = if only_look { Asking::Look } else { Asking::Sync { data_only: true } };
+        let mut lost = Vec::new();
+        for some in inos.chunks(GATHER_AT_ONCE) {
+            let mut syncs = Vec::new();
+            for ino in some {
+                match self.inode(*ino) {
+                    Ok(inode) => {
+                        let this = Rc::clone(self);
+                        let sync = async move { this.sync_noted(&inode, asking).await };
+                        syncs.push((*ino, tokio::task::spawn_local(sync)));
+                    }
+                    // Merged into another index, which was durable first, or removed.
+                    Err(refused) if refused.errno == libc_errno::ESTALE => {}
+                    Err(refused) => return Err(refused),
+                }
+            }
+            for (ino, sync) in syncs {
+                match sync.await.map_err(|_| Refused::new(libc_errno::EIO))? {
+                    Ok(_) => {}
+                    // A server that has a piece of a striped one says `ENODATA`.
+                    Err(refused)
+                        if refused.errno == libc_errno::ENODATA || is_broken(&self.names, ino)? =>
+                    {
+                        lost.push(ino);
+                    }
+                    Err(refused) => return Err(refused),
+                }
+            }
+        }
+        if !only_look {
+            self.names_durable().await?;
+        }
+        Ok(PeerReply::Broken(lost))
+    }
+
+    /// Home of a recorded file: the parts of these writers, which were read for a copy of it, are as they were written, as far as
+    /// their storage has told. `asking` to sync them, they survive a power cut from here on; so do its indexes and the
+    /// names of its files, where these can be reached: this server knows what they say, and nothing of the copy comes
+    /// from them. Costs a request for each server that has some of them.
+    ///
+    /// # Errors
+    /// `EIO`, each time, where the storage has lost bytes of one of them.
+    pub(crate) async fn read_is_kept(
+        self: &Rc<Self>,
+        ino: InodeId,
+        shown: &Shown,
+        read: &BTreeSet<WriterId>,
+        asking: Asking,
+    ) -> Result<(), Refused> {
+        let inode = self.inode(ino)?;
+        let Layout::Recorded { container } = inode.layout else { return Ok(()) };
+        let parts: BTreeSet<InodeId> =
+            read.iter().filter_map(|writer| shown.parts.get(writer)).copied().collect();
+        if parts.is_empty() {
+            return Ok(());
+        }
+        let files = match self.recorded.with(ino, |recording| recording.files.clone()) {
+            Some(files) => files,
+            None => self.files_of_recorded(&inode).await?.into_iter().collect(),
+        };
+        let mut wanted = BTreeMap::<ServerId, Vec<InodeId>>::new();
+        let indexes = files.iter().filter(|(name, _)| Gathered::is_index(name));
+        let indexes = indexes.map(|(_, ino)| ino).filter(|_| asking != Asking::Look);
+        for file in parts.iter().chain(indexes) {
+            wanted.entry(file.home()).or_default().push(*file);
+        }
+        if asking != Asking::Look {
+            // It has the names of the files, unless they are many.
+            wanted.entry(container.home()).or_default();
+        }
+        let ask = |server, request| self.ask(server, request);
+        let lost = ask_for_lost(wanted, &parts, asking == Asking::Look, ask).await?;
+        if asking != Asking::Look {
+            self.names_durable().await?;
+        }
+        let Some(first) = lost.iter().find(|ino| parts.contains(ino)) else { return Ok(()) };
+        let name = files.iter().find(|(_, ino)| *ino == first).map(|(name, _)| name.as_str());
+        let refused = lost_bytes_of(name.unwrap_or("a part"), first.home());
+        self.recorded.broken(ino, shown.trunc_epoch, refused.clone());
+        Err(refused)
+    }
+}
+
+/// Those of which bytes are lost. Servers without any of `needed` may be out of reach.
+async fn ask_for_lost<F>(
+    wanted: BTreeMap<ServerId, Vec<InodeId>>,
+    needed: &BTreeSet<InodeId>,
+    only_look: bool,
+    ask: impl Fn(ServerId, PeerRequest) -> F,
+) -> Result<Vec<InodeId>, Refused>
+where
+    F: Future<Output = Result<PeerReply, Refused>> + 'static,
+{
+    let mut asked = Vec::new();
+    for (server, inos) in wanted {
+        let is_needed = inos.iter().any(|ino| needed.contains(ino));
+        let some = inos.chunks(FILES_SYNCED_MAX).map(<[_]>::to_vec);
+        let some = if inos.is_empty() { vec![Vec::new()] } else { some.collect() };
+        for inos in some {
+            let request = PeerRequest::SyncFiles { inos, only_look };
+            asked.push((server, is_needed, tokio::task::spawn_local(ask(server, request))));
+        }
+    }
+    let mut lost = Vec::new();
+    for (server, is_needed, one) in asked {
+        match one.await.map_err(|_| Refused::new(libc_errno::EIO))? {
+            Ok(PeerReply::Broken(broken)) => lost.extend(broken),
+            Ok(other) => return Err(unexpected(&other)),
+            Err(refused) if is_needed => return Err(refused),
+            Err(refused) => tracing::warn!(%server, %refused, "indexes are not synced"),
+        }
+    }
+    Ok(lost)
 }
 
 /// Whether its name is that of the mark, a part or an index of a container, or of what becomes one.

@@ -21,6 +21,7 @@ use crate::limits::{INLINE_BYTES, WRITEBACK_BYTES};
 use crate::node::{Node, libc_errno, unexpected};
 use crate::peers::Served;
 use crate::ranges::{Beside, RangeWritten};
+use crate::unsynced::part_is_empty;
 
 impl Node {
     /// Bytes of a part into a buffer; short at the end of the part.
@@ -367,7 +368,7 @@ impl Node {
             self.disk.run(work).await?;
         }
         if is_emptied {
-            self.part_is_empty(part_id(part))?;
+            part_is_empty(&self.names, part_id(part))?;
         }
         self.usage_changed();
         Ok(PeerReply::Done)

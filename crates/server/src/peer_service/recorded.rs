@@ -15,6 +15,7 @@ use hayase_wire::message::{
 };
 
 use super::Answer;
+use super::durable_files::Asking;
 use super::inode::whole_part;
 use crate::convert::{part_refused, stored_time};
 use crate::home::Event;
@@ -425,16 +426,21 @@ impl Node {
         let written = || Refused::because(libc_errno::EBUSY, "it was written meanwhile");
         let shown = self.shown(ino).await?.ok_or_else(written)?;
         let size = shown.size.min(keep);
-        let mut at = 0;
+        let (mut at, mut read) = (0, BTreeSet::new());
         while at < size {
             let mut bytes = vec![0; COPY_STEP.min((size - at) as usize)];
-            self.read_shown(&shown, at, &mut bytes).await?;
+            let mut from = |writer| {
+                read.insert(writer);
+            };
+            self.read_shown(&shown, at, &mut bytes, &mut from).await?;
             let (part, place, len) = (part.clone(), LocalOffset(at), bytes.len() as u64);
             if bytes.iter().any(|byte| *byte != 0) {
                 self.write_from(part, place, (Box::new(bytes), len as usize)).await?;
             }
             at += len;
         }
+        // Else what a part has lost would not be known of the copy.
+        self.read_is_kept(ino, &shown, &read, Asking::Look).await?;
         let part = part.clone();
         let _held = self.direct.hold(part.id().ino).await;
         let end = move || {

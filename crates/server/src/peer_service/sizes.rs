@@ -10,7 +10,7 @@ use hayase_wire::BoxBuffer;
 use hayase_wire::message::{Grants, MachineLife, PartRef, PeerReply, PeerRequest, Place, Refused};
 
 use super::Answer;
-use super::durable_files::{forget_durability, is_of_container};
+use super::durable_files::{Asking, forget_durability, is_of_container};
 use super::inode::whole_part;
 use crate::appends::Found;
 use crate::convert::{meta_refused, part_refused, stored_time};
@@ -294,7 +294,7 @@ impl Node {
             // The tier has all of it.
             Layout::Whole if !self.is_here(ino) => {}
             Layout::Whole if is_of_container(&inode) => {
-                lives = self.sync_noted(&inode, data_only).await?;
+                lives = self.sync_noted(&inode, Asking::Sync { data_only }).await?;
             }
             Layout::Whole => {
                 let part = self.whole(&inode)?;
@@ -311,7 +311,7 @@ impl Node {
                     self.ledger_durable(cache).await?;
                 }
                 let synced = match is_of_container(&inode) {
-                    true => self.sync_noted(&inode, data_only).await,
+                    true => self.sync_noted(&inode, Asking::Sync { data_only }).await,
                     false => self.sync_parts(&inode, data_only).await,
                 };
                 lives = synced.map_err(|refused| match refused.errno {

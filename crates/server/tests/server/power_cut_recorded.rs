@@ -1,21 +1,22 @@
-//! Files of the cache area that MPI-IO keeps as one part per writer, when their nodes lose power: what nobody has synced replaces
-//! nothing in the tier.
+//! Files of the cache area that MPI-IO keeps as one part per writer, when their nodes lose power or an error of their storage
+//! is told: what nobody has synced, and what the storage has lost, replaces nothing in the tier.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
 use crate::cluster::recorded_file::{BLOCK, Recorded, WRITERS, block, published, step};
 use crate::cluster::{Cluster, RW, eventually};
-use hayase_container::{Access, Container, ContainerFile, Creation, Durability, Identity};
+use hayase_container::{Access, Container, ContainerFile, Creation, Durability, Identity, MARK};
 use hayase_layout::{ByteCount, GlobalOffset, InodeId, NodeId, Rank, ServerId, StripePolicy};
 use hayase_server::{LeftNode, LeftNodes, Resumed, ResumedJob, Salvaging, salvage};
 use hayase_store::{Area, Batch, Device, Ledger, LedgerRecord, MemoryStore, MetaStore};
 use hayase_tier::flaky::{Call, Fault};
 use hayase_tier::{Action, Flaky, Key, Memory, Tier};
-use hayase_wire::message::{FileKind, Flushed, NodeReply, NodeRequest, Refused};
+use hayase_wire::message::{FileKind, Flushed, NodeReply, NodeRequest, RecordedStep, Refused};
 
 const TOP: InodeId = InodeId::CACHE_ROOT;
 const SERVERS: u16 = 3;
+const EIO: i32 = 5;
 const ENODATA: i32 = 61;
 
 /// Lives of the machines, for those who resume.
@@ -26,6 +27,8 @@ const STILL_THE_SAME: u64 = 1;
 struct Job {
     cluster: Cluster,
     takes: Arc<AtomicBool>,
+    /// Versions that were begun in it.
+    begun: Arc<AtomicU32>,
     tier: Memory,
     file: Recorded,
 }
@@ -53,16 +56,19 @@ impl Job {
     /// `furnish` may make files of the container before their bytes come.
     fn of(furnish: impl FnOnce(&Cluster, &mut Recorded)) -> Self {
         let (tier, takes) = (Memory::new(), Arc::new(AtomicBool::new(true)));
-        let asked = Arc::clone(&takes);
+        let (asked, begun) = (Arc::clone(&takes), Arc::<AtomicU32>::default());
+        let counted = Arc::clone(&begun);
         let flaky = Flaky::new(tier.clone(), move |call| {
-            let is_change = matches!(call, Call::Begun(Action::Begin | Action::Delete));
+            let is_begin = call == Call::Begun(Action::Begin);
+            counted.fetch_add(u32::from(is_begin), Ordering::Relaxed);
+            let is_change = is_begin || call == Call::Begun(Action::Delete);
             (is_change && !asked.load(Ordering::Relaxed)).then_some(Fault::Io)
         });
         let cluster = Cluster::up_on_crash_devices(SERVERS, Arc::new(flaky));
         let mut file = Recorded::make_in(&cluster, TOP, "out");
         furnish(&cluster, &mut file);
         file.publish(&cluster);
-        let job = Self { cluster, takes, tier, file };
+        let job = Self { cluster, takes, begun, tier, file };
         eventually("it is durable", || job.flush() == Ok(Flushed::Durable));
         job.takes.store(false, Ordering::Relaxed);
         job
@@ -73,6 +79,24 @@ impl Job {
             NodeReply::Flushed(flushed) => Ok(flushed),
             other => panic!("{other:?}"),
         }
+    }
+
+    /// Waits until so many more flushes of it have failed, while the tier takes everything.
+    fn fails(&self, more: u32) {
+        self.takes.store(true, Ordering::Relaxed);
+        let attempts = || match self.flush().unwrap() {
+            Flushed::Failed { errno: EIO, attempts } => Some(attempts),
+            Flushed::Durable => panic!("it was sent"),
+            _ => None,
+        };
+        let mut before = None;
+        eventually("a flush fails", || {
+            before = before.or_else(attempts);
+            before.is_some()
+        });
+        let enough = before.map(|before| before + more);
+        eventually("flushes fail", || attempts() >= enough);
+        self.takes.store(false, Ordering::Relaxed);
     }
 
     /// Every writer publishes one more block.
@@ -119,6 +143,11 @@ impl Job {
         let device = |server| Arc::clone(self.cluster.device(server)) as Arc<dyn Device>;
         let parts = (0..SERVERS).map(device).collect();
         Ended { job: self, parts, names }
+    }
+
+    /// The server of a file of the container.
+    fn server_of(&self, name: &str) -> u16 {
+        self.file.copied[name].0.home().0
     }
 }
 
@@ -438,4 +467,66 @@ fn what_stays_of_mpi_programs_after_a_power_cut_can_be_salvaged() {
     }
     assert_eq!((told.len(), &told[0].what), (1, &Salvaging::Conflict), "{told:?}");
     assert!(ended.job.in_tier() == ended.job.good());
+}
+
+/// The kernel tells an error of write-back once: to the program, to the flush, or to who resumes.
+#[test]
+fn what_the_storage_has_lost_of_mpi_programs_is_never_sent() {
+    for heard_by in ["the program", "the flush", "the resume", "nobody before the end"] {
+        let mut job = Job::up();
+        job.write();
+        let (name, ino) = job.file.part(1);
+        let server = job.server_of(&name);
+        let failing = Arc::clone(job.cluster.device(server));
+        if heard_by == "the program" {
+            failing.fail_syncs(1);
+            let refused = job.cluster.process(server).fsync(ino).unwrap_err();
+            assert!(refused.errno == EIO && refused.to_string().contains(&name), "{refused}");
+            job.cluster.process(server).fsync(ino).unwrap_err();
+        }
+        if heard_by != "the resume" && heard_by != "nobody before the end" {
+            failing.fail_syncs(if heard_by == "the flush" { 8 } else { 0 });
+            job.fails(1);
+            failing.fail_syncs(0);
+            let before = job.begun.load(Ordering::Relaxed);
+            job.fails(1);
+            assert_eq!(job.begun.load(Ordering::Relaxed), before, "all of it is sent again");
+            assert!(job.in_tier() == job.good(), "{heard_by}: other bytes");
+        }
+        let is_late = heard_by == "nobody before the end";
+        let ended = job.killed();
+        if is_late {
+            failing.fail_syncs(8);
+            ended.seal(STILL_THE_SAME);
+            failing.fail_syncs(0);
+            ended.refuses(STILL_THE_SAME, EIO, "of its container");
+            ended.refuses(LATER, EIO, "of its container");
+            continue;
+        }
+        failing.fail_syncs(if heard_by == "the resume" { 8 } else { 0 });
+        assert!(ended.resume(STILL_THE_SAME)[0].failure.is_some());
+        failing.fail_syncs(0);
+        ended.refuses(STILL_THE_SAME, EIO, "of its container");
+        ended.refuses(LATER, EIO, "of its container");
+    }
+}
+
+#[test]
+fn a_file_of_mpi_programs_comes_when_what_was_lost_is_written_again() {
+    let mut job = Job::up();
+    job.write();
+    let (name, ino) = job.file.part(1);
+    let server = job.server_of(&name);
+    job.cluster.device(server).fail_syncs(1);
+    job.cluster.process(server).fsync(ino).unwrap_err();
+    job.fails(1);
+    job.takes.store(true, Ordering::Relaxed);
+    // Nor is it hidden in a plain file.
+    let flatten = RecordedStep::Flatten { keep: None };
+    let refused = step(&mut job.cluster.process(1), job.file.ino, flatten).unwrap_err();
+    assert!(refused.errno == EIO && refused.to_string().contains(&name), "{refused}");
+    write_over(&mut job, 61);
+    eventually("it is durable", || job.flush() == Ok(Flushed::Durable));
+    assert!(job.in_tier() == written_over(&job));
+    assert!(job.file.copied.contains_key(MARK));
 }

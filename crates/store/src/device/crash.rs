@@ -68,8 +68,8 @@ impl CrashDevice {
         Self { now, logs: Arc::new(Mutex::new(logs)), failing: Arc::default() }
     }
 
-    /// The next `count` syncs fail with `EIO`, and what was written since the last one is gone: as Linux does it after an error
-    /// of write-back, once it has dropped the pages. The sync after that succeeds.
+    /// The next `count` syncs fail with `EIO`, and what was written since the last one is gone, but for the length of the file: as
+    /// Linux does it after an error of write-back, once it has dropped the pages. The sync after that succeeds.
     pub fn fail_syncs(&self, count: usize) {
         self.failing.store(count, Ordering::SeqCst);
     }
@@ -157,14 +157,16 @@ struct CrashFile {
 }
 
 impl CrashFile {
-    /// Drops what was written since the last sync.
+    /// Drops the bytes that were written since the last sync.
     fn lose(&self, log: Option<&mut Log>) -> Result<(), PartError> {
         let durable = log.and_then(|log| {
             log.changes.clear();
             log.durable.as_ref().map(|still| still.content.0.clone())
         });
+        let (durable, len) = (durable.unwrap_or_default(), self.inner.stat()?.size);
         self.inner.truncate(0)?;
-        self.inner.write_at(LocalOffset(0), &durable.unwrap_or_default())?;
+        self.inner.write_at(LocalOffset(0), &durable)?;
+        self.inner.truncate(len.max(durable.len() as u64))?;
         let lost = std::io::Error::from_raw_os_error(libc::EIO);
         Err(PartError::from_io("sync", self.id, &place(), lost))
     }

@@ -266,6 +266,9 @@ pub enum PeerRequest {
     PartSync { part: PartRef, data_only: bool },
     /// Part server.
     PartRemove { part: PartRef },
+    /// Home of each: parts and indexes of a recorded file, and the names there, durable. With `only_look` nothing is
+    /// written for it. `Broken`.
+    SyncFiles { inos: Vec<InodeId>, only_look: bool },
     /// Part server: units of 512 bytes that it occupies.
     PartBlocks { part: PartRef },
 
@@ -430,6 +433,8 @@ pub enum PeerReply {
     Appended { offset: u64, life: MachineLife },
     /// All that was taken before is durable: of each server that has a part, in which life it made it so.
     Synced(Vec<(ServerId, MachineLife)>),
+    /// All files that were named are durable but for these, of which the storage has lost bytes.
+    Broken(Vec<InodeId>),
     /// A place in the file, and the epoch in which it is one.
     Offset { offset: u64, trunc_epoch: u32 },
     /// What a mount of the asking node may gather.
