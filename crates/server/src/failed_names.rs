@@ -71,6 +71,7 @@ mod tests {
     use rustix::io::Errno;
 
     use super::*;
+    use crate::serve_error::ServeError;
 
     /// Fails as it is told.
     struct Failing(fn() -> MetaError);
@@ -118,6 +119,17 @@ mod tests {
                 assert_eq!(end.downcast_ref(), Some(&status));
             }
         }
+    }
+
+    #[test]
+    fn an_error_of_storage_at_a_restart_is_not_taken_for_a_kill() {
+        let server = hayase_layout::ServerId(1);
+        let read =
+            |errno: Errno| MetaError::Io { action: "open", path: "n".into(), source: errno.into() };
+        let is_lost = |source| ServeError::Meta { server, source }.may_have_lost_names();
+        assert!(is_lost(read(Errno::IO)) && is_lost(failed(false, Errno::IO)));
+        assert!(!is_lost(read(Errno::NOSPC)) && !is_lost(failed(true, Errno::NOSPC)));
+        assert!(!ServeError::Lost { server }.may_have_lost_names());
     }
 
     #[test]

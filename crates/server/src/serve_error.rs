@@ -102,6 +102,23 @@ pub enum ServeError {
 }
 
 impl ServeError {
+    /// Whether names that were answered for may be gone: storage tells an error of write-back once, and what is read then
+    /// looks whole. Of a server that was started before, it ends with [`crate::NAMES_LOST`].
+    pub fn may_have_lost_names(&self) -> bool {
+        let (Self::Meta { source, .. } | Self::Names { source: NamespaceError::Store(source), .. }) =
+            self
+        else {
+            return false;
+        };
+        match source {
+            MetaError::Failed { is_whole, .. } => !is_whole,
+            MetaError::Io { source, .. } => {
+                rustix::io::Errno::from_io_error(source) == Some(rustix::io::Errno::IO)
+            }
+            _ => false,
+        }
+    }
+
     /// Whether the server could start if the disk that it keeps its own files on had room.
     pub(crate) fn is_full(&self) -> bool {
         let mut cause: Option<&(dyn std::error::Error + 'static)> = Some(self);

@@ -2,6 +2,8 @@
 
 use std::path::PathBuf;
 
+use hayase_server::{NAMES_LOST, ServeError};
+
 use crate::config::Environment;
 use crate::exit::Status;
 use crate::job::{Job, JobDir};
@@ -54,7 +56,10 @@ pub(crate) fn report(
         Err(error) if has_supervisor => {
             tracing::error!("{error:#}");
             let _ = output.line(&DaemonSaid::Failed(Failure::new(&error, Vec::new())));
-            Ok(Status::Failed)
+            match error.downcast_ref::<ServeError>().is_some_and(ServeError::may_have_lost_names) {
+                true => Ok(Status::Program(NAMES_LOST)),
+                false => Ok(Status::Failed),
+            }
         }
         Err(error) => Err(error),
     }

@@ -9,7 +9,7 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, anyhow};
-use hayase_server::{NAMES_FULL, NAMES_LOST};
+use hayase_server::NAMES_LOST;
 use rustix::process::Signal;
 
 use super::apart::Apart;
@@ -383,10 +383,6 @@ impl Keeper {
             );
             return;
         }
-        if name == SERVER && self.server.as_ref().is_some_and(|it| it.ended_with(NAMES_FULL)) {
-            self.server_restarts.ended_without_room(Instant::now());
-            return;
-        }
         let restarts = match name {
             SERVER => &mut self.server_restarts,
             _ => &mut self.mount_restarts,
@@ -579,7 +575,7 @@ mod tests {
         let place = tempfile::tempdir().unwrap();
         let (mut keeper, _held) = keeper(place.path());
         keeper.ready = Some(ready());
-        for (status, is_started_again) in [(NAMES_LOST, false), (NAMES_FULL, true)] {
+        for (status, is_started_again) in [(NAMES_LOST, false), (hayase_server::NAMES_FULL, true)] {
             keeper.server = Some(ended(&keeper, SERVER, &format!("exit {status}")));
             keeper.reap();
             assert_eq!(keeper.server_restarts.due().is_some(), is_started_again, "{status}");

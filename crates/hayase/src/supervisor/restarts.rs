@@ -38,12 +38,6 @@ impl Restarts {
         self.due
     }
 
-    /// It ended because its disk was full, which is no reason to give up: soon, for ever.
-    pub(crate) fn ended_without_room(&mut self, now: Instant) {
-        self.lately.clear();
-        self.due = Some(now + PAUSE_MAX);
-    }
-
     /// When it is to be started again.
     pub(crate) fn due(&self) -> Option<Instant> {
         self.due
@@ -95,13 +89,6 @@ mod tests {
         assert!(pauses[5..].iter().all(|pause| *pause == 400));
         assert_eq!((restarts.total(), restarts.due()), (RESTARTS_MAX as u32, None));
         assert!(restarts.ended(now + WINDOW).is_some(), "what is long past does not count");
-        for _ in 0..=RESTARTS_MAX {
-            restarts.ended_without_room(now);
-            assert_eq!(restarts.due(), Some(now + PAUSE_MAX));
-            restarts.begin(now);
-        }
-        assert!(restarts.ended(now).is_some());
-        let mut restarts = Restarts { total: RESTARTS_MAX as u32, ..Restarts::default() };
         for _ in 0..=RESTARTS_MAX {
             restarts.put_off(now);
         }

@@ -176,6 +176,7 @@ impl FjallStore {
         {
             return Ok(());
         }
+        self.synced.follow();
         self.names.rotate_memtable().map_err(|e| self.failed("flush", e))?;
         Ok(())
     }
@@ -260,7 +261,8 @@ impl FjallStore {
                 return no_room(free, needed);
             }
         }
-        match self.reserve.as_ref().map_or(Ok(()), Reserve::expect) {
+        let only_sets = batch.changes().values().all(Option::is_some);
+        match self.reserve.as_ref().filter(|_| only_sets).map_or(Ok(()), Reserve::expect) {
             Err(source) if self.grows(batch)? => {
                 Err(MetaError::Full { path: self.path.clone(), source })
             }

@@ -93,8 +93,7 @@ impl Probe<'_> {
 
     /// The object is there: with a tag of none it stays, with its own it goes.
     fn removals(&self) -> Result<bool, Fault> {
-        let remove =
-            |etag: String| obeys(removal::send(self.client, self.key, &Condition::Matches(etag)));
+        let remove = |etag: String| obeys(removal::send(self.client, self.key, Some(etag)));
         let is_refused = remove(NO_ETAG.to_owned())? == Some(true);
         let etag = match object::head(self.client, self.key) {
             Err(fault @ Fault::Transport(_)) => return Err(fault),

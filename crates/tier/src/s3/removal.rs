@@ -6,12 +6,11 @@
 use super::client::{Client, Request};
 use super::fault::Fault;
 use super::object;
-use super::upload::Condition;
 
 /// Two requests.
 pub(super) fn any(client: &Client, key: &str) -> Result<(), Fault> {
     object::head(client, key)?;
-    send(client, key, &Condition::None)
+    send(client, key, None)
 }
 
 /// Two requests. `is_obeyed`: whether this server obeys a condition on a DELETE.
@@ -29,23 +28,25 @@ pub(super) fn version(
         return Err(Fault::Changed);
     }
     let Some(etag) = seen.etag.filter(|_| is_obeyed) else {
-        return send(client, key, &Condition::None);
+        return send(client, key, None);
     };
-    match send(client, key, &Condition::Matches(etag)) {
+    match send(client, key, Some(etag)) {
         // It may have been removed by an attempt of ours whose answer was lost.
         Err(fault) if fault.is_unmet() || fault.is_missing() => match object::head(client, key) {
             Err(fault) if fault.is_missing() => Ok(()),
+            // It is still the same: the server does not know its own tag.
+            Ok(still) if still.meta.identity == identity => send(client, key, None),
             there => there.and(Err(Fault::Changed)),
         },
         // Believed without a try, of AWS or because a person said so: not every region, not every server.
-        Err(fault) if fault.is_unsupported() => send(client, key, &Condition::None),
+        Err(fault) if fault.is_unsupported() => send(client, key, None),
         answer => answer,
     }
 }
 
-/// One request.
-pub(super) fn send(client: &Client, key: &str, condition: &Condition) -> Result<(), Fault> {
+/// One request. With `etag` the server is asked to remove no other version.
+pub(super) fn send(client: &Client, key: &str, etag: Option<String>) -> Result<(), Fault> {
     let mut request = Request::new("DELETE", Some(key));
-    request.headers.extend(condition.header());
+    request.headers.extend(etag.map(|etag| ("if-match".to_owned(), etag)));
     client.call(&request, client.settings.attempts, |_| Ok(()))
 }

@@ -6,6 +6,7 @@
 use std::fs::File;
 use std::io;
 use std::path::Path;
+use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use rustix::fs::StatVfs;
@@ -15,16 +16,25 @@ use rustix::fs::StatVfs;
 pub(super) struct Free {
     to_grow: AtomicU64,
     to_change: AtomicU64,
+    is_root: OnceLock<bool>,
 }
 
 impl Free {
     pub(super) fn look(&self, directory: &Path) -> io::Result<()> {
         let stat = rustix::fs::statvfs(directory)?;
-        let is_root = rustix::process::geteuid().is_root();
-        let own = if is_root { stat.f_bfree } else { stat.f_bavail };
+        let own = if self.is_root() { stat.f_bfree } else { stat.f_bavail };
         self.to_grow.store(for_anybody(&stat), Ordering::Relaxed);
         self.to_change.store(own.saturating_mul(stat.f_frsize), Ordering::Relaxed);
         Ok(())
+    }
+
+    /// Not the root of a user namespace.
+    fn is_root(&self) -> bool {
+        let all_users = || std::fs::read_to_string("/proc/self/uid_map").unwrap_or_default();
+        *self.is_root.get_or_init(|| {
+            rustix::process::geteuid().is_root()
+                && all_users().split_ascii_whitespace().eq(["0", "0", "4294967295"])
+        })
     }
 
     /// For anybody.

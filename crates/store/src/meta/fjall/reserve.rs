@@ -26,9 +26,10 @@ pub(super) const NAME: &str = "reserve";
 const TRIAL: &str = "reserve.trial";
 /// What is kept. A restart takes less than half of it (the changes that were in no table yet), the rest is for removals.
 pub const RESERVE_BYTES: ByteCount = ByteCount::mib(64);
-/// Between two attempts to take the room again. Where a quota is nearly used up, each of them takes what is left of it
-/// for a moment.
+/// Between two attempts to take the room again.
 const PAUSE: Duration = Duration::from_secs(5);
+/// The same where a quota is used up: each of them takes what is left of it for a moment.
+const QUOTA_PAUSE: Duration = Duration::from_secs(60);
 
 /// The room of one store.
 #[derive(Debug)]
@@ -81,10 +82,11 @@ impl Reserve {
     /// Fails where the store may not grow: the room is not held and can not be had. Tries that once in a while.
     pub(super) fn expect(&self) -> io::Result<()> {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
-        if let State::Tried(at, _) = *state
-            && at.elapsed() >= PAUSE
-        {
-            *state = self.take();
+        if let State::Tried(at, why) = *state {
+            let pause = if why == Some(Errno::DQUOT) { QUOTA_PAUSE } else { PAUSE };
+            if at.elapsed() >= pause {
+                *state = self.take();
+            }
         }
         match *state {
             State::Tried(_, Some(errno)) => Err(errno.into()),

@@ -68,6 +68,14 @@ impl Found {
 }
 
 impl Synced {
+    /// Opens the journal that is written now, so that [`Self::check`] is told of its errors from here on.
+    pub(super) fn follow(&self) {
+        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Err(error) = state.tail.lengths() {
+            tracing::debug!(%error, "follow the journals of names");
+        }
+    }
+
     /// Fails where the journal had an error of write-back that this descriptor was not told of yet; so does the end of a
     /// journal that was begun since the last sync, unless somebody was told of its error before.
     pub(super) fn check(&self) -> io::Result<()> {
