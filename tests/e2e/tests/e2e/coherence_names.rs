@@ -125,6 +125,15 @@ fn space_comes_back(scene: &Scene<'_>) -> TestResult {
     }
     let path = scene.path("file");
     let free = |node: &hayase_e2e::Node| Ok::<_, anyhow::Error>(node.space(scene.dir())?.free);
+    // What the test before has removed may still be on its way back.
+    let settled = || {
+        let first = free(&scene.a)?;
+        std::thread::sleep(Duration::from_millis(1200));
+        let then = free(&scene.a)?;
+        ensure!(first == then, "{first} bytes are free, and then {then}");
+        Ok(())
+    };
+    eventually(Duration::from_secs(15), settled)?;
     let before = free(&scene.a)?;
     scene.a.write_file(&path, Data::fill(1, LEN))?;
     let held = [scene.a.open(&path, "r")?, scene.c.open(&path, "rw")?];
