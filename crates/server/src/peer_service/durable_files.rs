@@ -53,7 +53,7 @@ impl Node {
         if let Layout::Striped { .. } = inode.layout {
             let lives = self.sync_parts(inode, data_only).await?;
             if self.cache.is_some() {
-                self.note_synced(inode.ino, inode.size, asking)?;
+                note_synced(&self.names, inode.ino, inode.size, asking)?;
             }
             return Ok(lives);
         }
@@ -77,23 +77,9 @@ impl Node {
         let bytes = done?;
         // Nobody resumes a job that has no tier.
         if asking != Asking::Look && self.cache.is_some() {
-            self.note_synced(inode.ino, bytes, asking)?;
+            note_synced(&self.names, inode.ino, bytes, asking)?;
         }
         Ok(vec![(self.me, self.life)])
-    }
-
-    /// Without a note the file stays, and is listed, after a power cut.
-    fn note_synced(&self, ino: InodeId, bytes: u64, asking: Asking) -> Result<(), Refused> {
-        match note_durable(&self.names, ino, bytes) {
-            Err(refused)
-                if asking == Asking::Flush
-                    && [libc_errno::ENOSPC, libc_errno::EDQUOT].contains(&refused.errno) =>
-            {
-                tracing::warn!(%ino, %refused, "it is not noted that a file is durable");
-                Ok(())
-            }
-            noted => noted,
-        }
     }
 
     /// Home of each of these files.
@@ -225,6 +211,20 @@ fn name_of(inode: &Inode) -> Option<&str> {
 fn is_broken(names: &Namespace, ino: InodeId) -> Result<bool, Refused> {
     let noted = ops::durability(&names.begin(), ino).map_err(meta_refused)?;
     Ok(noted.is_broken)
+}
+
+/// Without a note the file stays, and is listed, after a power cut.
+fn note_synced(names: &Namespace, ino: InodeId, bytes: u64, asking: Asking) -> Result<(), Refused> {
+    match note_durable(names, ino, bytes) {
+        Err(refused)
+            if asking == Asking::Flush
+                && [libc_errno::ENOSPC, libc_errno::EDQUOT].contains(&refused.errno) =>
+        {
+            tracing::warn!(%ino, %refused, "it is not noted that a file is durable");
+            Ok(())
+        }
+        noted => noted,
+    }
 }
 
 fn note_durable(names: &Namespace, ino: InodeId, bytes: u64) -> Result<(), Refused> {
