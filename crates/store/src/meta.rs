@@ -47,6 +47,7 @@ pub trait MetaStore: Send + Sync {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Batch {
     changes: BTreeMap<Vec<u8>, Option<Vec<u8>>>,
+    is_note: bool,
 }
 
 impl Batch {
@@ -63,6 +64,17 @@ impl Batch {
     /// Removes `key` if it is there.
     pub fn delete(&mut self, key: Vec<u8>) {
         self.changes.insert(key, None);
+    }
+
+    /// Says that it notes what became of bytes: such a note is small, losing it may lose them, and a disk that has no room
+    /// for new names takes it as it takes removals.
+    pub fn is_for_a_note(&mut self) {
+        self.is_note = true;
+    }
+
+    /// See [`Self::is_for_a_note`].
+    pub(crate) fn is_note(&self) -> bool {
+        self.is_note
     }
 
     /// What is to become of each key: a value, or `None` to delete it. Ascending by key.

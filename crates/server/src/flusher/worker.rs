@@ -406,7 +406,7 @@ impl Node {
             counted(bytes);
         }
         if let Source::Recorded(RecordedSource { ino, shown, read, .. }) = &source {
-            let (read, sync) = (read.take(), Asking::Flush);
+            let (read, sync) = (read.take(), Asking::Sync { data_only: true });
             self.read_is_kept(*ino, shown, &read, sync).await?;
         }
         // One that became shorter, or was cut, is not sent for what it was.

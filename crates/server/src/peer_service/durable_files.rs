@@ -29,8 +29,6 @@ use crate::recorded::Shown;
 pub(crate) enum Asking {
     /// It survives a power cut from then on.
     Sync { data_only: bool },
-    /// The same where the names have room for the note: the tier gets its bytes now, which also makes room.
-    Flush,
     /// Nothing is written for it.
     Look,
 }
@@ -53,7 +51,7 @@ impl Node {
         if let Layout::Striped { .. } = inode.layout {
             let lives = self.sync_parts(inode, data_only).await?;
             if self.cache.is_some() {
-                note_synced(&self.names, inode.ino, inode.size, asking)?;
+                note_durable(&self.names, inode.ino, inode.size)?;
             }
             return Ok(lives);
         }
@@ -63,7 +61,6 @@ impl Node {
             let bytes = found.stat().map_err(part_refused)?.size;
             let asked = match asking {
                 Asking::Sync { data_only } => found.sync(data_only),
-                Asking::Flush => found.sync(true),
                 Asking::Look => found.check_written(),
             };
             asked.map(|()| bytes).map_err(part_refused)
@@ -77,14 +74,14 @@ impl Node {
         let bytes = done?;
         // Nobody resumes a job that has no tier.
         if asking != Asking::Look && self.cache.is_some() {
-            note_synced(&self.names, inode.ino, bytes, asking)?;
+            note_durable(&self.names, inode.ino, bytes)?;
         }
         Ok(vec![(self.me, self.life)])
     }
 
     /// Home of each of these files.
     pub(super) async fn sync_files(self: &Rc<Self>, inos: Vec<InodeId>, only_look: bool) -> Answer {
-        let asking = if only_look { Asking::Look } else { Asking::Flush };
+        let asking = if only_look { Asking::Look } else { Asking::Sync { data_only: true } };
         let mut lost = Vec::new();
         for some in inos.chunks(GATHER_AT_ONCE) {
             let mut syncs = Vec::new();
@@ -211,20 +208,6 @@ fn name_of(inode: &Inode) -> Option<&str> {
 fn is_broken(names: &Namespace, ino: InodeId) -> Result<bool, Refused> {
     let noted = ops::durability(&names.begin(), ino).map_err(meta_refused)?;
     Ok(noted.is_broken)
-}
-
-/// Without a note the file stays, and is listed, after a power cut.
-fn note_synced(names: &Namespace, ino: InodeId, bytes: u64, asking: Asking) -> Result<(), Refused> {
-    match note_durable(names, ino, bytes) {
-        Err(refused)
-            if asking == Asking::Flush
-                && [libc_errno::ENOSPC, libc_errno::EDQUOT].contains(&refused.errno) =>
-        {
-            tracing::warn!(%ino, %refused, "it is not noted that a file is durable");
-            Ok(())
-        }
-        noted => noted,
-    }
 }
 
 fn note_durable(names: &Namespace, ino: InodeId, bytes: u64) -> Result<(), Refused> {

@@ -39,6 +39,11 @@ impl<'a> Txn<'a> {
         }
     }
 
+    /// See [`Batch::is_for_a_note`].
+    pub(super) fn is_for_a_note(&mut self) {
+        self.batch.is_for_a_note();
+    }
+
     /// Makes the changes, all of them in one batch; they survive kill -9 when this returns.
     pub fn commit(mut self) -> Result<(), NamespaceError> {
         let mut batch = std::mem::take(&mut self.batch);

@@ -32,6 +32,7 @@ pub fn note_durable(txn: &mut Txn<'_>, ino: InodeId, bytes: u64) -> Result<bool,
     if known.bytes >= bytes {
         return Ok(false);
     }
+    txn.is_for_a_note();
     txn.put(keys::durability(ino), codec::encode(&Durability { bytes, ..known }));
     Ok(true)
 }
@@ -39,6 +40,7 @@ pub fn note_durable(txn: &mut Txn<'_>, ino: InodeId, bytes: u64) -> Result<bool,
 /// Notes that the storage has lost bytes of a file.
 pub fn note_broken(txn: &mut Txn<'_>, ino: InodeId) -> Result<(), NamespaceError> {
     let known = durability(txn, ino)?;
+    txn.is_for_a_note();
     txn.put(keys::durability(ino), codec::encode(&Durability { is_broken: true, ..known }));
     Ok(())
 }
