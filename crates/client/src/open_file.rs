@@ -8,7 +8,7 @@
 //! Here: the decisions, pure. Not here: messages and locks ([`crate::volume::area`]), which kind of
 //! open the kernel gets (`hayase_fuse::open_class`).
 //! Invariants: `class` does not change while a handle or a held open exists; at most one `Open` and
-//! one `Close` of an inode are on their way, never both.
+//! one `Close` of an inode are on their way, never both; what has a handle is held, and the home counts what is held.
 
 use std::time::{Duration, Instant};
 
@@ -76,6 +76,8 @@ pub struct OpenFile {
     writers: u32,
     held: Access,
     asking: Option<Access>,
+    /// What the open that is on its way is for, together with what is held: until it is answered none of that ends.
+    wanted: Access,
     closing: bool,
     read_idle: Option<Instant>,
     write_idle: Option<Instant>,
@@ -134,15 +136,17 @@ impl OpenFile {
         }
     }
 
-    /// The question is sent.
-    pub fn ask(&mut self, access: Access) {
+    /// The question is sent, for what is missing of the `wanted` access.
+    pub fn ask(&mut self, missing: Access, wanted: Access) {
         debug_assert!(self.asking.is_none() && !self.closing, "one message at a time");
-        self.asking = Some(access);
+        self.asking = Some(missing);
+        self.wanted = wanted;
     }
 
     /// The home agreed, and this is how it is served if nothing was open before.
     pub fn agreed(&mut self, class: Class) {
         let asked = self.asking.take().unwrap_or_default();
+        self.wanted = Access::default();
         self.held = with(self.held, asked);
         self.class.get_or_insert(class);
     }
@@ -150,6 +154,7 @@ impl OpenFile {
     /// The home said no, or nothing.
     pub fn refused(&mut self) {
         self.asking = None;
+        self.wanted = Access::default();
         if self.is_unused() {
             self.class = None;
         }
@@ -252,14 +257,15 @@ impl OpenFile {
 
     /// The home takes back: what lingers ends; tells what stays open or is being opened.
     pub fn recall(&mut self) -> Access {
-        let open = Access { read: self.readers > 0, write: self.writers > 0 };
+        let handles = Access { read: self.readers > 0, write: self.writers > 0 };
+        let open = with(handles, self.wanted);
         self.held =
             Access { read: self.held.read && open.read, write: self.held.write && open.write };
         self.brief = true;
         if self.asking.is_none() {
             self.forget_class();
         }
-        with(open, self.asking.unwrap_or_default())
+        open
     }
 
     fn forget_class(&mut self) {
@@ -288,6 +294,8 @@ pub fn is_none(access: Access) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
     use crate::limits::{NAMELESS_LINGER, READ_LINGER, WRITE_LINGER};
 
@@ -300,7 +308,7 @@ mod tests {
 
     fn opened(access: Access, class: Class) -> OpenFile {
         let mut file = OpenFile::default();
-        file.ask(access);
+        file.ask(access, access);
         file.agreed(class);
         file.add(access);
         file
@@ -339,11 +347,11 @@ mod tests {
     #[test]
     fn messages_about_one_inode_go_one_by_one() {
         let mut file = OpenFile::default();
-        file.ask(READ);
+        file.ask(READ, READ);
         assert_eq!(file.plan(READ, false, Serving::Descriptor), Plan::Wait);
         file.agreed(Class::Local);
         file.add(READ);
-        file.ask(WRITE);
+        file.ask(WRITE, WRITE);
         assert_eq!(file.plan(READ, false, Serving::Descriptor), Plan::Ready);
         assert_eq!(file.plan(WRITE, false, Serving::Descriptor), Plan::Wait);
         file.refused();
@@ -388,15 +396,146 @@ mod tests {
         assert_eq!(file.recall(), NONE);
         assert!(file.is_unused() && file.class().is_none());
 
-        file.ask(WRITE);
+        file.ask(WRITE, WRITE);
         assert_eq!(file.recall(), WRITE, "its answer may be on its way");
+    }
+
+    /// Of what it opens a part lingers, and is not asked for. Without a part that is missing it is to be truncated.
+    #[test]
+    fn a_recall_leaves_what_an_open_on_its_way_takes_over() {
+        let now = Instant::now();
+        for (wanted, missing) in [(BOTH, READ), (WRITE, NONE)] {
+            let mut file = opened(WRITE, Class::Remote);
+            file.release(WRITE, now);
+            file.ask(missing, wanted);
+            assert_eq!(file.recall(), wanted);
+            file.agreed(Class::Remote);
+            file.add(wanted);
+            assert_eq!(file.held(), wanted);
+        }
+        let mut file = opened(WRITE, Class::Remote);
+        file.release(WRITE, now);
+        file.ask(READ, BOTH);
+        assert_eq!(file.recall(), BOTH);
+        file.refused();
+        assert_eq!(file.close_due(now, LINGER), Some(WRITE), "it lingers no more");
+    }
+
+    /// What can happen to one inode.
+    #[derive(Clone, Copy, Debug)]
+    enum Step {
+        Open {
+            access: Access,
+            truncate: bool,
+        },
+        /// The home takes notice of the open that is on its way.
+        Arrive,
+        /// Its answer, or that it was refused.
+        Answer {
+            agreed: bool,
+        },
+        Release {
+            access: Access,
+        },
+        Recall,
+        CloseDue,
+        Closed,
+    }
+
+    fn step() -> impl Strategy<Value = Step> {
+        let access = || prop::sample::select(vec![READ, WRITE, BOTH]);
+        prop_oneof![
+            3 => (access(), any::<bool>()).prop_map(|(access, truncate)| Step::Open { access, truncate }),
+            2 => Just(Step::Arrive),
+            3 => any::<bool>().prop_map(|agreed| Step::Answer { agreed }),
+            3 => access().prop_map(|access| Step::Release { access }),
+            2 => Just(Step::Recall),
+            1 => Just(Step::CloseDue),
+            1 => Just(Step::Closed),
+        ]
+    }
+
+    fn is_within(one: Access, other: Access) -> bool {
+        is_none(without(one, other))
+    }
+
+    proptest! {
+        /// Beside it a home that counts what it is told, and ends what a recall does not name.
+        #[test]
+        fn what_has_a_handle_is_held_and_what_is_held_is_counted(steps in prop::collection::vec(step(), 1..60)) {
+            let now = Instant::now();
+            let (mut file, mut home, mut handles) = (OpenFile::default(), NONE, Vec::new());
+            // What is missing, what it is for, and whether the home has taken notice.
+            let mut on_its_way: Option<(Access, Access, bool)> = None;
+            // Told of when it is closed.
+            let mut closing = None;
+            for step in steps {
+                match step {
+                    Step::Open { access, truncate } => {
+                        match file.plan(access, truncate, Serving::Messages) {
+                            Plan::Ready => {
+                                file.add(access);
+                                handles.push(access);
+                            }
+                            Plan::Wait => {}
+                            Plan::Ask { access: missing, .. } => {
+                                file.ask(missing, access);
+                                on_its_way = Some((missing, access, false));
+                            }
+                        }
+                    }
+                    Step::Arrive => {
+                        if let Some((missing, _, has_arrived)) = &mut on_its_way && !*has_arrived {
+                            home = with(home, *missing);
+                            *has_arrived = true;
+                        }
+                    }
+                    Step::Answer { agreed } => match on_its_way {
+                        Some((_, access, true)) => {
+                            file.agreed(Class::Remote);
+                            file.add(access);
+                            handles.push(access);
+                            on_its_way = None;
+                        }
+                        Some((_, _, false)) if !agreed => {
+                            file.refused();
+                            on_its_way = None;
+                        }
+                        _ => {}
+                    },
+                    Step::Release { access } => {
+                        if let Some(at) = handles.iter().position(|handle| *handle == access) {
+                            file.release(handles.remove(at), now);
+                        }
+                    }
+                    Step::Recall => {
+                        let open = file.recall();
+                        home = Access { read: home.read && open.read, write: home.write && open.write };
+                    }
+                    Step::CloseDue => {
+                        if let Some(ended) = file.close_due(now + READ_LINGER, LINGER) {
+                            closing = Some(ended);
+                        }
+                    }
+                    Step::Closed => {
+                        if let Some(ended) = closing.take() {
+                            home = without(home, ended);
+                            file.closed();
+                        }
+                    }
+                }
+                let open = handles.iter().fold(NONE, |all, handle| with(all, *handle));
+                prop_assert!(is_within(open, file.held()), "{open:?} is open, {:?} held", file.held());
+                prop_assert!(is_within(file.held(), home), "{:?} held, {home:?} counted", file.held());
+            }
+        }
     }
 
     #[test]
     fn no_close_overtakes_an_open() {
         let (mut file, now) = (opened(READ, Class::Local), Instant::now());
         file.release(READ, now);
-        file.ask(WRITE);
+        file.ask(WRITE, WRITE);
         assert_eq!(file.close_due(now + READ_LINGER, LINGER), None);
         file.agreed(Class::Local);
         file.add(WRITE);

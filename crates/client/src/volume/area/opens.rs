@@ -28,7 +28,7 @@ impl Area {
                     Plan::Ready => return Ok(self.hand_out(node, wish)),
                     Plan::Wait => shard = self.inodes.wait(ino, shard),
                     Plan::Ask { access, kind } => {
-                        node.open.ask(access);
+                        node.open.ask(access, wish.access);
                         break self.opening(access, kind);
                     }
                 }
@@ -90,6 +90,9 @@ impl Area {
                 node.open.refused();
                 if node.open.is_unused() {
                     shard.nodes.remove(&ino);
+                } else {
+                    // What a recall has left for its sake.
+                    self.queue(&mut shard, ino);
                 }
                 Err(refused)
             }
@@ -276,4 +279,61 @@ fn settle_grants(
         return false;
     }
     node.lose_cache()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::{Duration, Instant};
+
+    use hayase_wire::message::{Access, Grants};
+
+    use super::*;
+    use crate::open_file::{Linger, Serving};
+    use crate::testing::server::Parts;
+    use crate::testing::{FakeServer, new_file};
+    use crate::volume::Volume;
+    use crate::{AreaSettings, AreaVolume, Link};
+
+    const READ: Access = Access { read: true, write: false };
+    const WRITE: Access = Access { read: false, write: true };
+    const BOTH: Access = Access { read: true, write: true };
+    /// Longer than any test.
+    const HOUR: Duration = Duration::from_secs(3600);
+
+    fn wish(access: Access, truncate: bool) -> OpenWish {
+        OpenWish { access, truncate, serving: Serving::Messages, uncached: false }
+    }
+
+    /// An open that takes over what lingers, while the home takes that back.
+    #[test]
+    fn an_open_on_its_way_keeps_what_lingers_when_it_is_recalled() {
+        for (request, access, truncate) in
+            [("Open", BOTH, false), ("Open", READ, false), ("SetAttr", WRITE, true)]
+        {
+            let parts = tempfile::tempdir().unwrap();
+            let server = Arc::new(FakeServer::new(parts.path().to_owned(), Parts::Elsewhere));
+            let link: Arc<dyn Link> = Arc::clone(&server) as _;
+            let linger = Linger { read: HOUR, write: HOUR, nameless: HOUR };
+            let volume = AreaVolume::new(link, AreaSettings { linger, gathers: false }).unwrap();
+            volume.area.link.answer(Arc::downgrade(&volume.area) as _);
+            let ino = volume.create(new_file("file"), wish(WRITE, false)).unwrap().0.attr.ino;
+            volume.release(ino, WRITE);
+
+            server.hold_up(Some(request));
+            let before = server.count(request);
+            let (told, opened) = std::thread::scope(|scope| {
+                let open = scope.spawn(|| volume.open(ino, wish(access, truncate)));
+                let until = Instant::now() + Duration::from_secs(30);
+                while server.count(request) == before && Instant::now() < until {
+                    std::thread::sleep(Duration::from_millis(1));
+                }
+                let told = server.recall(ino, Grants::ALL);
+                server.hold_up(None);
+                (told, open.join().unwrap())
+            });
+            opened.unwrap();
+            assert_eq!(told, access, "{request}");
+            assert_eq!(server.opens(ino), access, "{request}: what the home counts");
+        }
+    }
 }
