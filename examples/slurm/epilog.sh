@@ -6,13 +6,13 @@ hayase=${HAYASE:-/opt/hayase}
 disk=${HAYASE_DISK:-/srv}
 name=slurm-$SLURM_JOB_ID
 storage=$disk/hayase-$SLURM_JOB_ID
-# The registry of the job's user; `--here` reaches no other node.
-export HAYASE_RUNTIME_DIR="/tmp/hayase-$SLURM_JOB_UID"
+# The registry of the job's user. Only that user's own commands act on what is in it: root would follow it anywhere.
+registry=/tmp/hayase-$SLURM_JOB_UID
 # Seconds that what is not in the tier yet is waited for, and those that `hayase down` may take as a whole: it ends mounts
 # and servers in at most 30 s each. PrologEpilogTimeout (slurm.conf), where it is set, has to be longer.
 drain=20
 patience=100
-entry=$HAYASE_RUNTIME_DIR/jobs/$name
+entry=$registry/jobs/$name
 
 log() { printf '%s\n' "$1" | logger -t hayase-epilog 2>/dev/null; }
 
@@ -26,7 +26,9 @@ keep() {
 
 # A link that leads nowhere is one whose directory can not be reached.
 if [ -e "$entry" ] || [ -L "$entry" ]; then
-  said=$(timeout -k 5 "$patience" "$hayase" down --here --drain "$drain" --job "$name" 2>&1)
+  # `--here` reaches no other node.
+  said=$(setpriv --reuid "$SLURM_JOB_UID" --regid "$SLURM_JOB_GID" --init-groups env HAYASE_RUNTIME_DIR="$registry" \
+    timeout -k 5 "$patience" "$hayase" down --here --drain "$drain" --job "$name" 2>&1)
   status=$?
   log "$said"
   [ "$status" = 0 ] || keep "hayase down --here ended with $status" "$storage/$name"

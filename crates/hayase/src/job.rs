@@ -2,7 +2,7 @@
 //!
 //! Rooms: [`settings`] (`job.json`, and every path and name that follows from it), [`directory`]
 //! (what lies in the job directory), [`hidden`] (how it appears and disappears), [`registry`] (the jobs of this user),
-//! [`find`] (which job a command means), [`leftovers`] (removing what a job leaves), [`mark`] (whose a storage is), [`removal`] (whether it may be), [`ledgers`] and
+//! [`find`] (which job a command means), [`leftovers`] (removing what a job leaves), [`mark`] (whose a storage is), [`trust`] (whether another user could have written what is read), [`removal`] (whether it may be), [`ledgers`] and
 //! [`left_names`] (what the storage of its nodes says), [`error`].
 
 mod directory;
@@ -16,6 +16,7 @@ mod mark;
 mod registry;
 mod removal;
 mod settings;
+mod trust;
 
 pub(crate) use directory::{
     JobDir, NodeDir, SupervisorRecord, last_lines, random, write_atomically,
@@ -27,7 +28,7 @@ pub(crate) use leftovers::{
     clean_unless_needed, clean_unstarted_node, detach_areas, forget_kept_node, hide_others,
     remove_leftovers, remove_own_leftovers,
 };
-pub(crate) use mark::{found_mark, is_ours, mark_storage};
+pub(crate) use mark::{Marked, found_mark, is_ours, mark_storage};
 pub(crate) use registry::Registry;
 pub(crate) use removal::{Kept, Removable};
 #[cfg(test)]
@@ -36,3 +37,4 @@ pub(crate) use settings::{
     FsyncAt, JobId, KernelProfile, Kind, MmapShared, Names, Reach, SETTINGS_FORMAT, Settings,
     TierSettings, TransportName, Way,
 };
+pub(crate) use trust::expect_own;

@@ -80,7 +80,19 @@ impl ProcessId {
             Err(_) => None,
         };
         // The handle is taken first: if the start time still fits, it is the right process.
-        self.is_alive().then_some(Handle { id: self, pidfd })
+        (self.is_alive() && self.is_own()).then_some(Handle { id: self, pidfd })
+    }
+
+    /// Whether it has the rights of this process's user, and no others: who acts on a process that a file names must not be
+    /// led to one of somebody else. One that can not be looked at is no reason to take it for gone.
+    fn is_own(self) -> bool {
+        match fs::read_to_string(self.proc().join("status")) {
+            Ok(status) => users(&status).is_none_or(|users| {
+                let own = rustix::process::geteuid().as_raw();
+                users.iter().all(|user| *user == own)
+            }),
+            Err(_) => true,
+        }
     }
 
     /// Whether its end has begun: it was killed, or is exiting, and may take a moment to be gone.
@@ -242,6 +254,12 @@ fn parse_parent(stat: &str) -> Option<i32> {
     fields(stat)?.nth(1)?.parse().ok()
 }
 
+/// Real, effective, saved and file system user, by `/proc/PID/status`.
+fn users(status: &str) -> Option<Vec<u32>> {
+    let numbers = status.lines().find_map(|line| line.strip_prefix("Uid:"))?;
+    numbers.split_ascii_whitespace().map(|number| number.parse().ok()).collect()
+}
+
 /// `PF_EXITING` of the kernel's task flags, field 9 of `/proc/PID/stat`.
 fn is_exiting(stat: &str) -> bool {
     const PF_EXITING: u64 = 0x4;
@@ -278,6 +296,28 @@ mod tests {
         let other = ProcessId { start: me.start + 1, ..me };
         assert!(!other.is_alive());
         assert!(other.open().is_none());
+    }
+
+    /// As root: its own processes are all that it may be led to.
+    #[test]
+    fn a_process_of_another_user_is_none_of_ours() {
+        assert_eq!(users("Name:\ta\nUid:\t7\t8\t8\t7\nGid:\t1\n"), Some(vec![7, 8, 8, 7]));
+        assert_eq!(users("Name:\ta\n"), None);
+        if !rustix::process::geteuid().is_root() {
+            return println!("SKIP: only root can start a process of another user");
+        }
+        let start = |uid: u32| {
+            use std::os::unix::process::CommandExt;
+            let mut command = std::process::Command::new("sleep");
+            command.arg("60").uid(uid).spawn().unwrap()
+        };
+        for (uid, is_ours) in [(0, true), (4711, false)] {
+            let mut child = start(uid);
+            let id = ProcessId::of(child.id() as i32).unwrap();
+            assert_eq!(id.open().is_some(), is_ours, "user {uid}");
+            child.kill().unwrap();
+            child.wait().unwrap();
+        }
     }
 
     #[test]

@@ -61,7 +61,8 @@ impl AreaPathError {
         let absolute = absolute.unwrap_or_else(|_| path.to_owned());
         let is_foreign = matches!(errno, Errno::OPNOTSUPP | Errno::NODATA | Errno::NOENT);
         if is_foreign && !is_hayase(&absolute) {
-            let jobs = Registry::new(&environment.runtime).living_first();
+            let registry = Registry::open(&environment.runtime);
+            let jobs = registry.map(|registry| registry.living_first()).unwrap_or_default();
             let owner = jobs.iter().find_map(|job| {
                 let node = job.settings.node_of_path(&absolute)?;
                 Some((job, absolute.starts_with(job.settings.local_mount(node))))

@@ -58,7 +58,7 @@ impl CachedFiles {
     /// A file, or all files below a directory; links are not followed.
     pub(crate) fn below(path: &Path, environment: &Environment) -> anyhow::Result<Self> {
         let whole = fs::canonicalize(path).with_context(|| format!("find {}", path.display()))?;
-        let jobs = Registry::new(&environment.runtime).living_first();
+        let jobs = Registry::open(&environment.runtime)?.living_first();
         let node_of = |job: &Job| {
             (0..job.settings.nodes).find_map(|node| {
                 let mount = fs::canonicalize(job.settings.cache_mount(node)?).ok()?;
@@ -70,7 +70,7 @@ impl CachedFiles {
         let found = jobs.into_iter().find_map(|job| node_of(&job).map(|found| (job, found)));
         let Some((job, (mut node, tier_path))) = found else {
             let owner = |job: &Job| job.settings.node_of_path(&whole).is_some();
-            let jobs = Registry::new(&environment.runtime).living_first();
+            let jobs = Registry::open(&environment.runtime)?.living_first();
             return Err(match jobs.into_iter().find(owner) {
                 Some(job) if job.settings.tier.is_none() => NoTier(job.settings.job).into(),
                 _ => AreaPathError::NotCached(path.to_owned()).into(),

@@ -10,8 +10,8 @@ use serde::Serialize;
 use super::verify::{VerifyTold, verify_ledgers};
 use crate::exit::Status;
 use crate::job::{
-    Job, JobDir, Registry, Removable, Settings, clean_resumed, detach_areas, found_mark, ledgers,
-    left_names,
+    Job, JobDir, Registry, Removable, Settings, clean_resumed, detach_areas, expect_own,
+    found_mark, ledgers, left_names,
 };
 use crate::output::{Human, Output, Page};
 use crate::wiring::resume::{Left, Resumed, Resuming, wait_for_programs};
@@ -231,6 +231,7 @@ fn run_salvage(args: &ResumeArgs, settings: &Settings, output: &Output) -> anyho
 /// From a job directory, or from a storage that was kept.
 fn settings_of(dir: &Path) -> anyhow::Result<Settings> {
     let dir = std::fs::canonicalize(dir).with_context(|| format!("find {}", dir.display()))?;
+    expect_own(&dir)?;
     if let Some(kept) = ledgers::kept_in(&dir)? {
         expect_ended(&kept)?;
         return Ok(kept);
@@ -258,7 +259,7 @@ fn settings_of(dir: &Path) -> anyhow::Result<Settings> {
 /// Nothing of the job whose bytes were kept writes there any more.
 fn expect_ended(kept: &Settings) -> anyhow::Result<()> {
     let of_job = |job: &Job| job.settings.mark == kept.mark;
-    let listed = Registry::new(&kept.runtime).jobs().into_iter().find(of_job);
+    let listed = Registry::open(&kept.runtime)?.jobs().into_iter().find(of_job);
     if let Some(node) = (0..kept.nodes).find(|node| left_names::is_served(kept, *node)) {
         bail!(
             "the server of node {node} of job {} still runs: end it with `hayase down`",

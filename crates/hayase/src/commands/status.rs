@@ -132,7 +132,7 @@ pub(crate) fn run(
     environment: &Environment,
     output: &Output,
 ) -> anyhow::Result<Status> {
-    let registry = Registry::new(&environment.runtime);
+    let registry = Registry::open(&environment.runtime)?;
     let (jobs, damaged) = if args.job.job.is_some() || environment.job.is_some() {
         (vec![args.job.find(environment)?], Vec::new())
     } else {

@@ -206,7 +206,7 @@ pub(crate) fn launch(
     output: &Output,
 ) -> anyhow::Result<start::Launched> {
     args.endpoint.apply();
-    for dead in clean_dead(&Registry::new(&environment.runtime)) {
+    for dead in clean_dead(&Registry::open(&environment.runtime)?) {
         output.note(&match dead {
             Dead::Cleaned(job) => {
                 format!("removed what job {job} had left; its processes had ended")

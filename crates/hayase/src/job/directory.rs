@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use hayase_wire::{Secret, SecretError};
 use serde::{Deserialize, Serialize};
 
-use super::{JobError, SETTINGS_FORMAT, Settings};
+use super::{JobError, SETTINGS_FORMAT, Settings, trust};
 use crate::kept_file::{self, KeptFileError};
 use crate::process::ProcessId;
 
@@ -137,8 +137,9 @@ impl JobDir {
         self.0.join("secret")
     }
 
-    /// Reads `job.json`, or its copy.
+    /// Reads `job.json`, or its copy; what another user could have written is refused before anything is read.
     pub(crate) fn settings(&self) -> Result<Settings, JobError> {
+        trust::expect_own(&self.0)?;
         let not_a_job = || JobError::NotAJob { path: self.0.clone(), from_environment: false };
         let settings: Settings =
             kept_file::read_either(&self.settings_file())?.ok_or_else(not_a_job)?;

@@ -76,11 +76,19 @@ pub(crate) enum JobError {
         /// How many there are.
         nodes: u16,
     },
-    /// The directory of this user's jobs can be written by somebody else.
-    #[error("{} is not a directory that only this user can enter", .path.display())]
+    /// The directory of this user's jobs is not theirs alone.
+    #[error("{} is not a directory that this user made for itself alone", .path.display())]
     UnsafeRuntime {
         /// Which.
         path: PathBuf,
+    },
+    /// Somebody else may have written what a command would act on.
+    #[error("{} is not used: {why}", .path.display())]
+    Foreign {
+        /// A directory of a job, or one on the way to it.
+        path: PathBuf,
+        /// In words.
+        why: String,
     },
     /// The system refused.
     #[error("{action} {}", .path.display())]
@@ -141,6 +149,11 @@ impl JobError {
             Self::NoSuchNode { .. } => "`hayase status` lists the nodes".to_owned(),
             Self::UnsafeRuntime { .. } => {
                 "remove it, or set HAYASE_RUNTIME_DIR to a directory of your own with mode 0700"
+                    .to_owned()
+            }
+            Self::Foreign { .. } => {
+                "run this as the user whose job it is (as root: `runuser -u USER -- hayase ...`); what the directory of a job \
+                 says is acted on with the rights of the caller, so nobody else may write it or put another in its place"
                     .to_owned()
             }
             Self::Io { .. } => return None,

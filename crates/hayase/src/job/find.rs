@@ -28,7 +28,7 @@ pub(crate) fn find_any(
     named: Option<&OsString>,
     environment: &Environment,
 ) -> Result<Job, JobError> {
-    let registry = Registry::new(&environment.runtime);
+    let registry = Registry::open(&environment.runtime)?;
     if let Some(name) = named {
         return by_name(name, &registry);
     }

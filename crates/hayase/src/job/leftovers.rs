@@ -4,14 +4,18 @@
 //! Not here: ending its processes (`supervisor::teardown`).
 
 use std::ffi::OsStr;
+use std::os::fd::AsRawFd;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 use std::{fs, io};
 
+use rustix::fs::{Mode, OFlags};
+use rustix::io::Errno;
 use rustix::mount::{UnmountFlags, unmount};
 
 use super::{
-    Job, JobDir, JobError, JobId, Kept, Kind, Registry, Removable, Settings, is_ours, ledgers, mark,
+    Job, JobDir, JobError, JobId, Kept, Kind, Marked, Registry, Removable, Settings, is_ours,
+    ledgers, mark,
 };
 use crate::launch::mounts::mounted_below;
 use crate::launch::program;
@@ -93,8 +97,8 @@ fn has_ended(job: &Job) -> bool {
 /// Takes the mounts of other jobs out of this process's own mount namespace, which began as a copy of
 /// the machine's: kept here, they would stay busy after those jobs have ended.
 pub(crate) fn hide_others(ours: &Settings) {
-    let others = Registry::new(&ours.runtime).jobs().into_iter();
-    for Job { settings, .. } in others.filter(|job| job.settings.job != ours.job) {
+    let others = Registry::open(&ours.runtime).map(|registry| registry.jobs()).unwrap_or_default();
+    for Job { settings, .. } in others.into_iter().filter(|job| job.settings.job != ours.job) {
         for node in 0..settings.nodes {
             settings.area_mounts(node).iter().for_each(|place| detach_below(place));
         }
@@ -111,12 +115,8 @@ pub(crate) fn detach_areas(settings: &Settings) {
 
 /// Removes what was kept of a job, now that the tier has all of it; `dir` is where it was found.
 pub(crate) fn clean_resumed(settings: &Settings, dir: &Path, removable: Removable) {
-    if is_ours(settings) {
-        // On one machine without namespaces the images of a killed job are mounted still.
-        detach_below(&settings.job_storage());
-        crate::wiring::areas::release_devices(&settings.job_storage());
-        let _ = fs::remove_dir_all(settings.job_storage());
-    }
+    // On one machine without namespaces the images of a killed job are mounted still.
+    remove_job_storage(settings);
     let dir = JobDir::new(dir);
     if dir.settings().is_ok() {
         clean(&Job { dir, settings: settings.clone() }, removable);
@@ -138,15 +138,21 @@ pub(crate) fn clean(job: &Job, removable: Removable) {
             detach_below(&place);
         }
     }
-    if is_ours(settings) {
-        detach_below(&settings.job_storage());
-        crate::wiring::areas::release_devices(&settings.job_storage());
-        let _ = fs::remove_dir_all(settings.job_storage());
-    }
+    remove_job_storage(settings);
     for node in 0..settings.nodes {
         let _ = fs::remove_dir_all(job.dir.node(node).path());
     }
     remove_leftovers(&job.dir, settings);
+}
+
+/// Removes what a job has in the storage, if it is still this job's.
+fn remove_job_storage(settings: &Settings) {
+    let Some(marked) = Marked::find(settings) else { return };
+    detach_below(&settings.job_storage());
+    crate::wiring::areas::release_devices(&settings.job_storage());
+    if let Err(error) = marked.remove_all(settings) {
+        tracing::warn!("remove {}: {error}", settings.job_storage().display());
+    }
 }
 
 /// The same for a job that did not come up, unless the tier misses something of it.
@@ -174,7 +180,7 @@ fn clean_hosts(job: &Job, removable: Removable) {
     for node in 0..job.settings.nodes {
         let _ = fs::remove_dir_all(job.dir.node(node).path());
     }
-    Registry::new(&job.settings.runtime).forget(&job.settings.job);
+    Registry::forget(&job.settings.runtime, &job.settings.job);
     job.dir.remove();
 }
 
@@ -187,11 +193,13 @@ pub(crate) fn clean_node(job: &Job, node: u16, _: Removable) {
     for place in settings.area_mounts(node) {
         detach_below(&place);
     }
-    if is_ours(&settings) {
+    if let Some(marked) = Marked::find(&settings) {
         let storage = settings.node_storage(node);
         detach_below(&storage);
         crate::wiring::areas::release_devices(&storage);
-        let _ = fs::remove_dir_all(storage);
+        if let Err(error) = marked.remove_node(&settings, node) {
+            tracing::warn!("remove {}: {error}", storage.display());
+        }
     }
     let _ = fs::remove_dir_all(dir.path());
     remove_own_leftovers(&job.dir, &settings, node);
@@ -243,7 +251,7 @@ fn remove_made(dir: &JobDir, settings: &Settings) {
         let _ = if made.is_symlink() { fs::remove_file(made) } else { fs::remove_dir(made) };
     }
     if !(0..settings.nodes).any(|node| dir.node(node).path().exists()) {
-        Registry::new(&settings.runtime).forget(&settings.job);
+        Registry::forget(&settings.runtime, &settings.job);
         dir.remove();
     }
 }
@@ -282,7 +290,7 @@ pub(crate) fn remove_leftovers(dir: &JobDir, settings: &Settings) {
         }
     }
     remove_storage(settings);
-    Registry::new(&settings.runtime).forget(&settings.job);
+    Registry::forget(&settings.runtime, &settings.job);
     dir.remove();
     for made in settings.made.iter().rev() {
         let _ = fs::remove_dir(made);
@@ -296,7 +304,7 @@ fn detach_below(place: &Path) {
         Vec::new()
     });
     for path in found.into_iter().rev() {
-        if let Err(error) = unmount(&path, UnmountFlags::DETACH) {
+        if let Err(error) = detach(&path) {
             tracing::warn!("detach {}: {error}", path.display());
         }
         // Without privilege only the helper of the FUSE package may do it.
@@ -304,6 +312,21 @@ fn detach_below(place: &Path) {
             let _ = program::fusermount().arg("-uz").arg(&path).output();
         }
     }
+}
+
+/// Detaches what is mounted at a path as the kernel lists it. The directory above is held and has to be the listed one: a
+/// link that another user has put there meanwhile could lead to a mount of somebody else.
+fn detach(point: &Path) -> io::Result<()> {
+    let (Some(above), Some(name)) = (point.parent(), point.file_name()) else {
+        return Err(io::Error::from(Errno::BUSY));
+    };
+    let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let held = rustix::fs::open(above, flags, Mode::empty())?;
+    let held_path = PathBuf::from(format!("/proc/self/fd/{}", held.as_raw_fd()));
+    if fs::read_link(&held_path)? != above {
+        return Err(io::Error::other("another directory has taken its place"));
+    }
+    Ok(unmount(held_path.join(name), UnmountFlags::DETACH | UnmountFlags::NOFOLLOW)?)
 }
 
 #[cfg(test)]
@@ -319,7 +342,7 @@ mod tests {
         (settings.mount, settings.move_interrupts) = (top.join("mount"), false);
         settings.launcher = ProcessId { start: 1, ..settings.launcher };
         let dir = JobDir::new(top.join("run/jobs/t1"));
-        fs::create_dir_all(top.join("run/jobs")).unwrap();
+        Registry::make(&top.join("run")).unwrap();
         dir.create(1).unwrap();
         dir.write_settings(&settings).unwrap();
         fs::create_dir_all(settings.node_storage(0)).unwrap();
@@ -329,7 +352,7 @@ mod tests {
 
     /// What `up` says of dead jobs; nothing when it removes one.
     fn clean_all(top: &Path) -> Option<String> {
-        match &clean_dead(&Registry::new(&top.join("run")))[..] {
+        match &clean_dead(&Registry::open(&top.join("run")).unwrap())[..] {
             [Dead::Cleaned(_)] => None,
             [Dead::Kept(_, why)] => Some(why.to_string()),
             [Dead::Unknown(why)] => Some(why.to_string()),
@@ -365,6 +388,22 @@ mod tests {
             assert_eq!(clean_all(top.path()), None);
             assert!(!job.settings.job_storage().exists() && !job.dir.path().exists());
         }
+    }
+
+    /// Another user has put a link in the way to a mount point: what it leads to stays mounted.
+    #[test]
+    fn a_link_in_the_way_to_a_mount_leads_to_no_other() {
+        let top = tempfile::tempdir().unwrap();
+        let top = top.path().canonicalize().unwrap();
+        let (way, others) = (top.join("way"), top.join("others"));
+        fs::create_dir_all(others.join("shared")).unwrap();
+        std::os::unix::fs::symlink(&others, &way).unwrap();
+        let error = detach(&way.join("shared")).unwrap_err();
+        assert!(error.raw_os_error() == Some(Errno::NOTDIR.raw_os_error()), "{error}");
+        fs::remove_file(&way).unwrap();
+        std::os::unix::fs::symlink(&top, &way).unwrap();
+        let error = detach(&way.join("others/shared")).unwrap_err().to_string();
+        assert!(error.contains("another directory has taken its place"), "{error}");
     }
 
     #[test]

@@ -1,15 +1,15 @@
 //! The jobs of this user on this machine: a directory with one entry per job.
 //!
 //! An entry is a job directory itself (the default place), or a symbolic link to one elsewhere.
-//! The directory lies below `/tmp`, so it is used only when it belongs to this user and nobody
-//! else can enter it.
+//! The directory lies below `/tmp`, where anybody could have made it before its user did. So nothing of it is read, and no
+//! link in it is followed, unless it belongs to this user and nobody else can write there; who makes it lets nobody enter.
 
 use std::fs;
 use std::io;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
-use super::{Job, JobDir, JobError, JobId, hidden};
+use super::{Job, JobDir, JobError, JobId, expect_own, hidden};
 
 /// Entries that are looked at; more than anybody has jobs on a machine.
 const ENTRIES_MAX: usize = 4096;
@@ -21,15 +21,22 @@ pub(crate) struct Registry {
 }
 
 impl Registry {
-    /// Below `runtime`, which need not exist yet.
-    pub(crate) fn new(runtime: &Path) -> Self {
-        Self { jobs: runtime.join("jobs") }
+    /// Below `runtime`, which need not exist yet; refuses one that somebody else could have prepared.
+    pub(crate) fn open(runtime: &Path) -> Result<Self, JobError> {
+        let jobs = runtime.join("jobs");
+        for path in [runtime, &jobs] {
+            match fs::symlink_metadata(path) {
+                Err(error) if error.kind() == io::ErrorKind::NotFound => break,
+                found => expect(path, &found.map_err(JobError::io("look at", path))?, 0o022)?,
+            }
+            expect_own(path)?;
+        }
+        Ok(Self { jobs })
     }
 
-    /// Makes the directory, and refuses one that somebody else could have prepared.
-    pub(crate) fn prepare(&self, uid: u32) -> Result<(), JobError> {
-        let runtime = self.jobs.parent().expect("it was joined");
-        for path in [runtime, &self.jobs] {
+    /// The same, made where it is missing.
+    pub(crate) fn make(runtime: &Path) -> Result<Self, JobError> {
+        for path in [runtime, &runtime.join("jobs")] {
             match fs::DirBuilder::new().mode(0o700).create(path) {
                 Err(error) if error.kind() != io::ErrorKind::AlreadyExists => {
                     return Err(JobError::io("make", path)(error));
@@ -37,11 +44,9 @@ impl Registry {
                 _ => {}
             }
             let found = fs::symlink_metadata(path).map_err(JobError::io("look at", path))?;
-            if !found.is_dir() || found.uid() != uid || found.mode() & 0o077 != 0 {
-                return Err(JobError::UnsafeRuntime { path: path.to_owned() });
-            }
+            expect(path, &found, 0o077)?;
         }
-        Ok(())
+        Self::open(runtime)
     }
 
     /// The entry of a job, whether it exists or not.
@@ -75,11 +80,12 @@ impl Registry {
         }
     }
 
-    /// Removes a link; a job directory that lies here is removed as such.
-    pub(crate) fn forget(&self, job: &JobId) {
-        let entry = self.entry(job);
-        if entry.is_symlink() {
-            let _ = fs::remove_file(entry);
+    /// Removes a link of the registry in `runtime`; a job directory that lies there is removed as such.
+    pub(crate) fn forget(runtime: &Path, job: &JobId) {
+        match Self::open(runtime).map(|registry| registry.entry(job)) {
+            Ok(entry) if entry.is_symlink() => drop(fs::remove_file(entry)),
+            Ok(_) => {}
+            Err(error) => tracing::warn!("the entry of job {job} stays: {error}"),
         }
     }
 
@@ -119,6 +125,15 @@ impl Registry {
     }
 }
 
+/// Refuses what is no directory of this user, or gives others some of these rights.
+fn expect(path: &Path, found: &fs::Metadata, rights: u32) -> Result<(), JobError> {
+    let uid = rustix::process::geteuid().as_raw();
+    if found.is_dir() && found.uid() == uid && found.mode() & rights == 0 {
+        return Ok(());
+    }
+    Err(JobError::UnsafeRuntime { path: path.to_owned() })
+}
+
 #[cfg(test)]
 mod tests {
     use std::os::unix::fs::PermissionsExt;
@@ -128,21 +143,37 @@ mod tests {
     #[test]
     fn a_directory_that_others_can_enter_is_refused() {
         let top = tempfile::tempdir().unwrap();
-        let uid = rustix::process::getuid().as_raw();
         let runtime = top.path().join("r");
-        let registry = Registry::new(&runtime);
-        registry.prepare(uid).unwrap();
-        registry.prepare(uid).unwrap();
-        assert!(registry.prepare(uid + 1).is_err());
-        fs::set_permissions(&runtime, fs::Permissions::from_mode(0o755)).unwrap();
-        assert!(matches!(registry.prepare(uid), Err(JobError::UnsafeRuntime { .. })));
+        Registry::open(&runtime).unwrap();
+        assert!(!runtime.exists(), "who only looks makes nothing");
+        Registry::make(&runtime).unwrap();
+        Registry::make(&runtime).unwrap();
+        let jobs = runtime.join("jobs");
+        let is_refused = |registry| matches!(registry, Err(JobError::UnsafeRuntime { .. }));
+        for (path, mode) in [
+            (&runtime, 0o750),
+            (&runtime, 0o701),
+            (&jobs, 0o755),
+            (&runtime, 0o702),
+            (&jobs, 0o720),
+        ] {
+            fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
+            assert!(is_refused(Registry::make(&runtime)), "{mode:o}");
+            let can_write = mode & 0o022 != 0;
+            assert_eq!(is_refused(Registry::open(&runtime)), can_write, "{mode:o}");
+            fs::set_permissions(path, fs::Permissions::from_mode(0o700)).unwrap();
+        }
+        let link = top.path().join("link");
+        std::os::unix::fs::symlink(&runtime, &link).unwrap();
+        assert!(is_refused(Registry::open(&link)));
+        Registry::open(&runtime).unwrap();
     }
 
     #[test]
     fn a_link_to_nowhere_is_removed() {
         let top = tempfile::tempdir().unwrap();
-        let registry = Registry::new(top.path());
-        fs::create_dir(&registry.jobs).unwrap();
+        fs::create_dir(top.path().join("jobs")).unwrap();
+        let registry = Registry::open(top.path()).unwrap();
         let job: JobId = "gone".parse().unwrap();
         registry.add(&job, &JobDir::new(top.path().join("nowhere"))).unwrap();
         assert!(matches!(

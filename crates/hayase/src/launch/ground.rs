@@ -20,8 +20,7 @@ const CLAIM_PAUSE: Duration = Duration::from_millis(10);
 /// Makes job directory, secret, storage and mount points. On failure nothing stays behind.
 pub(crate) fn prepare(plan: Plan, environment: &Environment) -> anyhow::Result<Job> {
     let Plan { dir, mut settings } = plan;
-    let registry = Registry::new(&environment.runtime);
-    registry.prepare(environment.uid)?;
+    let registry = Registry::make(&environment.runtime)?;
     if let Some(parent) = dir.path().parent() {
         fs::create_dir_all(parent).map_err(JobError::io("make", parent))?;
     }

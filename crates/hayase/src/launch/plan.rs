@@ -149,7 +149,7 @@ pub(crate) struct Plan {
 
 /// Decides everything that was left open and checks everything that was not.
 pub(crate) fn plan(args: &UpArgs, environment: &Environment) -> anyhow::Result<Plan> {
-    let registry = Registry::new(&environment.runtime);
+    let registry = Registry::open(&environment.runtime)?;
     let living = registry.jobs();
     let mark: String =
         crate::job::random::<16>()?.iter().map(|byte| format!("{byte:02x}")).collect();

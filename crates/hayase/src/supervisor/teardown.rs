@@ -12,7 +12,9 @@ use super::areas::{Hidden, hide, hide_cache, hide_local};
 use super::fate::Fate;
 use super::keeper::Keeper;
 use super::programs;
-use crate::job::{Kept, Kind, Removable, is_ours, ledgers, remove_leftovers, remove_own_leftovers};
+use crate::job::{
+    Kept, Kind, Marked, Removable, is_ours, ledgers, remove_leftovers, remove_own_leftovers,
+};
 use crate::wiring::resume::keep_node;
 
 /// How long `serve-mount` may take to end after its mount has gone.
@@ -109,9 +111,8 @@ impl Keeper {
             notes.push(format!("{error:#}"));
         }
         if !keep
-            && is_ours(&self.settings)
-            && let Err(error) = fs::remove_dir_all(&storage)
-            && error.kind() != std::io::ErrorKind::NotFound
+            && let Some(marked) = Marked::find(&self.settings)
+            && let Err(error) = marked.remove_node(&self.settings, self.node)
         {
             notes.push(format!("remove {}: {error}", storage.display()));
         }

@@ -365,7 +365,7 @@ fn bucket(
 fn uploads() -> Option<PathBuf> {
     let uid = rustix::process::geteuid().as_raw();
     let runtime = crate::config::runtime(uid);
-    Registry::new(&runtime).prepare(uid).ok().map(|()| runtime.join("uploads"))
+    Registry::make(&runtime).ok().map(|_| runtime.join("uploads"))
 }
 
 /// A directory of Gfarm, on the metadata server of its settings or of the URL.

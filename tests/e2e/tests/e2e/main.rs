@@ -26,6 +26,7 @@ mod faults;
 mod full_disk;
 mod gathering;
 mod storage_nodes;
+mod strangers;
 mod trees;
 mod ucx;
 
@@ -34,7 +35,7 @@ use std::process::ExitCode;
 use hayase_e2e::{Suite, groups};
 
 /// The longest first, as they took on a loaded machine of two processors.
-const SUITES: [fn() -> Suite; 28] = [
+const SUITES: [fn() -> Suite; 29] = [
     coherence_names::suite,
     cache_faults::suite,
     gathering::suite,
@@ -50,6 +51,7 @@ const SUITES: [fn() -> Suite; 28] = [
     cache_power::suite,
     areas::suite,
     full_disk::suite,
+    strangers::suite,
     ucx::suite,
     coherence_restarts::suite,
     coherence_losses::suite,

@@ -41,8 +41,8 @@ impl Remembered {
     /// Of a copy from `source` to `target`.
     pub(crate) fn of(source: &Place, target: &Place, environment: &Environment) -> Self {
         // Refuses a directory that somebody else could have prepared.
-        let prepared = Registry::new(&environment.runtime).prepare(environment.uid);
-        let file = prepared.ok().map(|()| environment.runtime.join("tuned.json"));
+        let prepared = Registry::make(&environment.runtime);
+        let file = prepared.ok().map(|_| environment.runtime.join("tuned.json"));
         let end = |place: &Place| (place.tier.endpoint(), place.describe());
         Self { file, way: way(end(source), end(target)) }
     }

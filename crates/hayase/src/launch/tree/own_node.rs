@@ -28,8 +28,7 @@ pub(crate) fn prepare(
         environment.is_privileged || !settings.is_privileged,
         "the job was started by root with CAP_SYS_ADMIN, which this process does not have here"
     );
-    let registry = Registry::new(&settings.runtime);
-    registry.prepare(environment.uid)?;
+    let registry = Registry::make(&settings.runtime)?;
     let is_private = !dir.settings().is_ok_and(|found| found.mark == settings.mark);
     if is_private {
         make_private(dir, node, start)?;
