@@ -130,6 +130,9 @@ mod tests {
         assert!(is_lost(read(Errno::IO)) && is_lost(failed(false, Errno::IO)));
         assert!(!is_lost(read(Errno::NOSPC)) && !is_lost(failed(true, Errno::NOSPC)));
         assert!(!ServeError::Lost { server }.may_have_lost_names());
+        // Nor for a disk that will have room: what could not be written back is gone.
+        let synced = ServeError::Meta { server, source: failed(false, Errno::NOSPC) };
+        assert!(synced.may_have_lost_names() && !synced.is_full());
     }
 
     #[test]

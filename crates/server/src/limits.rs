@@ -282,6 +282,9 @@ pub(crate) const GATHER_AT_ONCE: usize = 32;
 /// Files of a recorded file that one request makes durable: it answers within [`SYNC_DEADLINE`].
 pub(crate) const FILES_SYNCED_MAX: usize = 256;
 
+/// Of them, at the same time: other work needs the rest of [`DISK_THREADS`].
+pub(crate) const SYNCS_AT_ONCE: usize = DISK_THREADS / 2;
+
 /// Pieces of parts that one read of a recorded file fetches at once.
 pub(crate) const PART_READS_AT_ONCE: usize = 32;
 

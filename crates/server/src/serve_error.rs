@@ -1,7 +1,7 @@
 //! Why a server could not be started.
 
 use hayase_layout::ServerId;
-use hayase_store::{LedgerError, MetaError, NamespaceError, PartError};
+use hayase_store::{LedgerError, MetaError, NamespaceError, PartError, says_full};
 use hayase_wire::transport::UcxError;
 use hayase_wire::{Address, MembersError, NodeError, TransportError};
 
@@ -119,12 +119,15 @@ impl ServeError {
         }
     }
 
-    /// Whether the server could start if the disk that it keeps its own files on had room.
+    /// Whether the server could start, with all that it had, if the disk that it keeps its own files on had room.
     pub(crate) fn is_full(&self) -> bool {
+        if self.may_have_lost_names() {
+            return false;
+        }
         let mut cause: Option<&(dyn std::error::Error + 'static)> = Some(self);
         while let Some(error) = cause {
             if error.downcast_ref::<MetaError>().is_some_and(MetaError::is_full)
-                || error.downcast_ref::<std::io::Error>().is_some_and(says_full)
+                || error.downcast_ref().is_some_and(says_full)
             {
                 return true;
             }
@@ -132,9 +135,4 @@ impl ServeError {
         }
         false
     }
-}
-
-fn says_full(error: &std::io::Error) -> bool {
-    let errno = rustix::io::Errno::from_io_error(error);
-    matches!(errno, Some(rustix::io::Errno::NOSPC | rustix::io::Errno::DQUOT))
 }

@@ -21,7 +21,7 @@ pub use ledger::{
     Buried, Damage, FileState, Ledger, LedgerError, LedgerRecord, LedgerSync,
     PENDING_XATTRS_BYTES_MAX, PendingXattrs, Salvaged, Synced, TierVersion, XattrValues,
 };
-pub use meta::{Batch, FjallStore, MemoryStore, MetaError, MetaStore, Pair};
+pub use meta::{Batch, FjallStore, MemoryStore, MetaError, MetaStore, Pair, says_full};
 pub use namespace::{EntryRecord, FileKind, Inode, Namespace, NamespaceError, Time, Txn, ops};
 pub use part::{Part, PartError, PartId, Parts, Removal, RemovalError};
 pub use slots::{Slot, SlotPool};

@@ -47,7 +47,7 @@ pub trait MetaStore: Send + Sync {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Batch {
     changes: BTreeMap<Vec<u8>, Option<Vec<u8>>>,
-    is_note: bool,
+    is_essential: bool,
 }
 
 impl Batch {
@@ -66,15 +66,15 @@ impl Batch {
         self.changes.insert(key, None);
     }
 
-    /// Says that it notes what became of bytes: such a note is small, losing it may lose them, and a disk that has no room
-    /// for new names takes it as it takes removals.
-    pub fn is_for_a_note(&mut self) {
-        self.is_note = true;
+    /// Says that bytes may be lost, or a server may not start, without it: a note of what became of bytes, or of which servers
+    /// there are. It is small, and a disk that has no room for new names takes it as it takes removals.
+    pub fn mark_essential(&mut self) {
+        self.is_essential = true;
     }
 
-    /// See [`Self::is_for_a_note`].
-    pub(crate) fn is_note(&self) -> bool {
-        self.is_note
+    /// Whether it was marked so.
+    pub(crate) fn is_essential(&self) -> bool {
+        self.is_essential
     }
 
     /// What is to become of each key: a value, or `None` to delete it. Ascending by key.
@@ -201,6 +201,6 @@ impl MetaError {
 }
 
 /// What a file system says that has no room, or none for this user.
-fn says_full(error: &io::Error) -> bool {
+pub fn says_full(error: &io::Error) -> bool {
     matches!(error.raw_os_error(), Some(libc::ENOSPC | libc::EDQUOT))
 }

@@ -194,7 +194,7 @@ impl Namespace {
             return Ok(false);
         }
         let mut txn = self.begin();
-        txn.is_for_a_note();
+        txn.mark_essential();
         if last.is_some() {
             ops::power_failed(&mut txn)?;
             if !self.has(&keys::sealed())? {
@@ -217,7 +217,7 @@ impl Namespace {
     /// starts; survives a power cut when it returns.
     pub fn seal(&self) -> Result<(), NamespaceError> {
         let mut batch = Batch::new();
-        batch.is_for_a_note();
+        batch.mark_essential();
         batch.put(keys::sealed(), Vec::new());
         self.store.commit(batch)?;
         Ok(self.store.sync()?)
@@ -230,7 +230,7 @@ impl Namespace {
     /// Keeps what server 0 declared of lost nodes, as its caller writes it; survives a power cut.
     pub fn keep_members(&self, bytes: Vec<u8>) -> Result<(), NamespaceError> {
         let mut batch = Batch::new();
-        batch.is_for_a_note();
+        batch.mark_essential();
         batch.put(keys::members(), bytes);
         self.store.commit(batch)?;
         Ok(self.store.sync()?)
@@ -245,7 +245,7 @@ impl Namespace {
     /// survives a power cut.
     pub fn keep_own_loss(&self, start_id: u64) -> Result<(), NamespaceError> {
         let mut batch = Batch::new();
-        batch.is_for_a_note();
+        batch.mark_essential();
         batch.put(keys::own_loss(), codec::encode(&start_id));
         self.store.commit(batch)?;
         Ok(self.store.sync()?)
@@ -263,7 +263,7 @@ impl Namespace {
     pub fn keep_late(&self, late: &[(InodeId, NodeId)]) -> Result<(), NamespaceError> {
         let mut batch = Batch::new();
         let late: Vec<_> = late.iter().map(|(ino, node)| (ino.0, node.0)).collect();
-        batch.is_for_a_note();
+        batch.mark_essential();
         batch.put(keys::late(), codec::encode(&late));
         self.store.commit(batch)?;
         Ok(self.store.sync()?)

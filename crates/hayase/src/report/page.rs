@@ -129,8 +129,10 @@ fn head(page: &mut Html, report: &JobReport) {
         let class = if report.left.is_nothing() { "good" } else { "bad" };
         let left = ByteCount(report.left.bytes);
         let mut what = format!("not in the tier, in {} files", report.left.files);
-        if let nodes @ 1.. = report.left.unknown.len() {
-            let _ = write!(what, ", without {nodes} nodes of which it is not known");
+        match report.left.unknown.len() {
+            0 => {}
+            1 => what += "; 1 node is not known",
+            nodes => what += &format!("; {nodes} nodes are not known"),
         }
         page.tile(class, &left, &what);
     }
@@ -464,7 +466,7 @@ mod tests {
         report.left.unknown.push(1);
         let html = html(&report);
         assert!(html.contains("Node 1: nobody can say what of it is durable."), "{html}");
-        assert!(html.contains("not in the tier, in 0 files, without 1 nodes of which"), "{html}");
+        assert!(html.contains("not in the tier, in 0 files; 1 node is not known"), "{html}");
         assert!(!html.contains("class=\"good\""), "{html}");
     }
 

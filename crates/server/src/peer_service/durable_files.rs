@@ -20,7 +20,7 @@ use hayase_wire::message::{MachineLife, PeerReply, PeerRequest, Refused};
 
 use super::Answer;
 use crate::convert::{meta_refused, part_refused};
-use crate::limits::{FILES_SYNCED_MAX, GATHER_AT_ONCE};
+use crate::limits::{FILES_SYNCED_MAX, SYNCS_AT_ONCE};
 use crate::node::{Node, libc_errno, unexpected};
 use crate::recorded::Shown;
 
@@ -50,8 +50,8 @@ impl Node {
         let data_only = asking != Asking::Sync { data_only: false };
         if let Layout::Striped { .. } = inode.layout {
             let lives = self.sync_parts(inode, data_only).await?;
-            if self.cache.is_some() {
-                note_durable(&self.names, inode.ino, inode.size)?;
+            if asking != Asking::Look && self.cache.is_some() {
+                note_durable(&self.names, inode.ino, inode.size, inode.size)?;
             }
             return Ok(lives);
         }
@@ -63,7 +63,8 @@ impl Node {
                 Asking::Sync { data_only } => found.sync(data_only),
                 Asking::Look => found.check_written(),
             };
-            asked.map(|()| bytes).map_err(part_refused)
+            asked.map_err(part_refused)?;
+            Ok((bytes, found.stat().map_err(part_refused)?.size))
         };
         let done = self.disk.run(work).await;
         if done.is_err() && part.has_failed() {
@@ -71,10 +72,10 @@ impl Node {
             self.names_durable().await?;
             return Err(lost_bytes_of(name_of(inode).unwrap_or("a part"), self.me));
         }
-        let bytes = done?;
+        let (bytes, len) = done?;
         // Nobody resumes a job that has no tier.
         if asking != Asking::Look && self.cache.is_some() {
-            note_durable(&self.names, inode.ino, bytes)?;
+            note_durable(&self.names, inode.ino, bytes, len)?;
         }
         Ok(vec![(self.me, self.life)])
     }
@@ -83,7 +84,7 @@ impl Node {
     pub(super) async fn sync_files(self: &Rc<Self>, inos: Vec<InodeId>, only_look: bool) -> Answer {
         let asking = if only_look { Asking::Look } else { Asking::Sync { data_only: true } };
         let mut lost = Vec::new();
-        for some in inos.chunks(GATHER_AT_ONCE) {
+        for some in inos.chunks(SYNCS_AT_ONCE) {
             let mut syncs = Vec::new();
             for ino in some {
                 match self.inode(*ino) {
@@ -151,7 +152,8 @@ impl Node {
             // It has the names of the files, unless they are many.
             wanted.entry(container.home()).or_default();
         }
-        let ask = |server, request| self.ask(server, request);
+        let this = Rc::clone(self);
+        let ask = move |server, request| this.ask(server, request);
         let lost = ask_for_lost(wanted, &parts, asking == Asking::Look, ask).await?;
         if asking != Asking::Look {
             self.names_durable().await?;
@@ -169,26 +171,34 @@ async fn ask_for_lost<F>(
     wanted: BTreeMap<ServerId, Vec<InodeId>>,
     needed: &BTreeSet<InodeId>,
     only_look: bool,
-    ask: impl Fn(ServerId, PeerRequest) -> F,
+    ask: impl Fn(ServerId, PeerRequest) -> F + 'static,
 ) -> Result<Vec<InodeId>, Refused>
 where
     F: Future<Output = Result<PeerReply, Refused>> + 'static,
 {
-    let mut asked = Vec::new();
+    let (ask, mut asked) = (Rc::new(ask), Vec::new());
     for (server, inos) in wanted {
         let is_needed = inos.iter().any(|ino| needed.contains(ino));
-        let some = inos.chunks(FILES_SYNCED_MAX).map(<[_]>::to_vec);
-        let some = if inos.is_empty() { vec![Vec::new()] } else { some.collect() };
-        for inos in some {
-            let request = PeerRequest::SyncFiles { inos, only_look };
-            asked.push((server, is_needed, tokio::task::spawn_local(ask(server, request))));
-        }
+        let ask = Rc::clone(&ask);
+        // One request after the other, so that each has its whole time.
+        let all = async move {
+            let some = inos.chunks(FILES_SYNCED_MAX).map(<[_]>::to_vec);
+            let some = if inos.is_empty() { vec![Vec::new()] } else { some.collect() };
+            let mut lost = Vec::new();
+            for inos in some {
+                match ask(server, PeerRequest::SyncFiles { inos, only_look }).await? {
+                    PeerReply::Broken(broken) => lost.extend(broken),
+                    other => return Err(unexpected(&other)),
+                }
+            }
+            Ok(lost)
+        };
+        asked.push((server, is_needed, tokio::task::spawn_local(all)));
     }
     let mut lost = Vec::new();
-    for (server, is_needed, one) in asked {
-        match one.await.map_err(|_| Refused::new(libc_errno::EIO))? {
-            Ok(PeerReply::Broken(broken)) => lost.extend(broken),
-            Ok(other) => return Err(unexpected(&other)),
+    for (server, is_needed, all) in asked {
+        match all.await.map_err(|_| Refused::new(libc_errno::EIO))? {
+            Ok(broken) => lost.extend(broken),
             Err(refused) if is_needed => return Err(refused),
             Err(refused) => tracing::warn!(%server, %refused, "indexes are not synced"),
         }
@@ -210,9 +220,16 @@ fn is_broken(names: &Namespace, ino: InodeId) -> Result<bool, Refused> {
     Ok(noted.is_broken)
 }
 
-fn note_durable(names: &Namespace, ino: InodeId, bytes: u64) -> Result<(), Refused> {
+/// Notes that so many bytes of a file of a container, of this home, are durable of the `len` that it has; durably when the names
+/// are.
+pub(crate) fn note_durable(
+    names: &Namespace,
+    ino: InodeId,
+    bytes: u64,
+    len: u64,
+) -> Result<(), Refused> {
     let mut txn = names.begin();
-    match ops::note_durable(&mut txn, ino, bytes).map_err(meta_refused)? {
+    match ops::note_durable(&mut txn, ino, bytes, len).map_err(meta_refused)? {
         true => txn.commit().map_err(meta_refused),
         false => Ok(()),
     }

@@ -270,7 +270,8 @@ fn a_new_file_of_mpi_programs_that_nobody_synced_replaces_nothing() {
         let ended = job.cut(|| seed > 2 && draw().is_multiple_of(2), commits);
         let told = ended.resume(LATER);
         assert!(ended.job.in_tier() == good, "seed {seed}: {told:?}");
-        assert!(told.iter().all(|file| file.failure.is_some()), "seed {seed}: {told:?}");
+        let fails = told.iter().all(|file| file.failure.is_some());
+        assert!(!told.is_empty() && fails, "seed {seed}: {told:?}");
     }
 }
 

@@ -273,7 +273,7 @@ impl FjallStore {
     /// Whether `batch` makes keys and removes none. What removes some, as that of unlink(2), makes others for a while.
     /// Costs a read for each of its keys.
     fn grows(&self, batch: &Batch) -> Result<bool, MetaError> {
-        if batch.is_note() {
+        if batch.is_essential() {
             return Ok(false);
         }
         let mut makes = false;

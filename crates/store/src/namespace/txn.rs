@@ -39,9 +39,9 @@ impl<'a> Txn<'a> {
         }
     }
 
-    /// See [`Batch::is_for_a_note`].
-    pub(super) fn is_for_a_note(&mut self) {
-        self.batch.is_for_a_note();
+    /// Its batch is taken also where there is no room for new names ([`Batch::mark_essential`]).
+    pub(super) fn mark_essential(&mut self) {
+        self.batch.mark_essential();
     }
 
     /// Makes the changes, all of them in one batch; they survive kill -9 when this returns.

@@ -135,7 +135,7 @@ fn a_disk_that_others_fill_between_two_looks_loses_no_names() {
     assert!(matches!(error, MetaError::NoRoom { .. } | MetaError::Full { .. }), "{error:?}");
     let mut note = Batch::new();
     note.put(b"note".to_vec(), b"durable".to_vec());
-    note.is_for_a_note();
+    note.mark_essential();
     store.commit(note).expect("what became of bytes can be noted");
     for number in 0..count {
         let mut batch = Batch::new();

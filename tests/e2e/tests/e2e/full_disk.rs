@@ -23,6 +23,7 @@ const HEALED: Duration = Duration::from_secs(30);
 /// Both servers still think that there is room when it is gone. They are started again with the room that is kept for
 /// them, refuse what is new, remove what is there, and take new names when others have left.
 fn under_the_names() -> TestResult {
+    // Nothing stands behind this job: a small file system of its own is what is wanted of it.
     let disk = TierDir::hanging(DISK_BYTES)?;
     let storage = Some(disk.file("storage"));
     let options =

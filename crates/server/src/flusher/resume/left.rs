@@ -25,6 +25,7 @@ use crate::flusher::source::part_of;
 use crate::ground::boot_id;
 use crate::kept_names::begins_kept;
 use crate::node::libc_errno;
+use crate::peer_service::durable_files;
 use crate::peer_service::inode::{is_missing, whole_part};
 
 /// Parts of one node that are kept open at once.
@@ -240,13 +241,9 @@ impl LeftNode {
         ops::durability(&self.names()?.begin(), ino).map_err(meta_refused)
     }
 
-    /// Notes that so much of a file of a container, of this home, is durable; durably when the names are.
-    pub(super) fn note_durable(&self, ino: InodeId, bytes: u64) -> Result<(), Refused> {
-        let mut txn = self.names()?.begin();
-        match ops::note_durable(&mut txn, ino, bytes).map_err(meta_refused)? {
-            true => txn.commit().map_err(meta_refused),
-            false => Ok(()),
-        }
+    /// Notes that all of a file of a container, of this home, is durable; durably when the names are.
+    pub(super) fn note_durable(&self, ino: InodeId, len: u64) -> Result<(), Refused> {
+        durable_files::note_durable(self.names()?, ino, len, len)
     }
 
     pub(super) fn names_durable(&self) -> Result<(), Refused> {

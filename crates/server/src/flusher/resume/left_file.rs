@@ -138,12 +138,12 @@ fn read_whole(node: &LeftNode, id: PartId, at: u64, target: &mut [u8]) -> Result
 fn kept_whole(node: &LeftNode, id: PartId) -> Result<u64, Refused> {
     let part = part_of_whole(node, id)?;
     let bytes = part.stat().map_err(part_refused)?.size;
-    let noted = node.durability(id.ino)?.bytes;
-    if noted > bytes {
-        let why = format!("{noted} bytes of it were synced, and {bytes} are there");
-        return Err(Refused::because(libc_errno::EIO, why));
-    }
     if node.has_lost_power()? {
+        let noted = node.durability(id.ino)?.bytes;
+        if noted > bytes {
+            let why = format!("{noted} bytes of it were synced, and {bytes} are there");
+            return Err(Refused::because(libc_errno::EIO, why));
+        }
         return Ok(all_or(noted, bytes));
     }
     node.sync_shared(&part)?;

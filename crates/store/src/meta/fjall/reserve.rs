@@ -21,7 +21,7 @@ use super::{FREE_MIN_TO_CHANGE, FREE_MIN_TO_GROW, free};
 use crate::meta::says_full;
 
 /// Of the file, next to the journals; fjall leaves files alone that it does not know.
-pub(super) const NAME: &str = "reserve";
+const NAME: &str = "reserve";
 /// Of the file that is there for a moment, to see whether the disk is full.
 const TRIAL: &str = "reserve.trial";
 /// What is kept. A restart takes less than half of it (the changes that were in no table yet), the rest is for removals.
@@ -69,7 +69,7 @@ impl Reserve {
             return false;
         }
         *state = gone();
-        tracing::warn!(file = %self.file.display(), "the disk is full: names use the room that was kept for them");
+        tracing::info!(file = %self.file.display(), "names use the room that was kept for them");
         match remove(&self.file) {
             Ok(()) => true,
             Err(error) => {

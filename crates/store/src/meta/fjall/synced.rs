@@ -33,6 +33,15 @@ struct State {
     has_warned: bool,
 }
 
+impl State {
+    /// Where the next journal can not be opened or read, the one before it is still watched.
+    fn follow(&mut self) {
+        if let Err(error) = self.tail.lengths() {
+            tracing::debug!(%error, "follow the journals of names");
+        }
+    }
+}
+
 impl Found {
     /// Checks the journals in `directory`, and begins the note of a store that is about to be made there.
     pub(super) fn check(directory: &Path) -> Result<Self, MetaError> {
@@ -70,10 +79,7 @@ impl Found {
 impl Synced {
     /// Opens the journal that is written now, so that [`Self::check`] is told of its errors from here on.
     pub(super) fn follow(&self) {
-        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Err(error) = state.tail.lengths() {
-            tracing::debug!(%error, "follow the journals of names");
-        }
+        self.state.lock().unwrap_or_else(PoisonError::into_inner).follow();
     }
 
     /// Fails where the journal had an error of write-back that this descriptor was not told of yet; so does the end of a
@@ -81,7 +87,7 @@ impl Synced {
     pub(super) fn check(&self) -> io::Result<()> {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         state.tail.file.sync_data()?;
-        state.tail.lengths()?;
+        state.follow();
         state.tail.file.sync_data()
     }
 

@@ -2,7 +2,7 @@
 //! of a container.
 //!
 //! Programs write such a file without any server, so nobody can note durably that a write is about to come. Noted is the
-//! opposite: how long the file was when it was last synced. It only grows, and what was published of it is not written
+//! opposite: how long the file was when it was last synced. It grows, but where a writer cuts off what it could not publish, and what was published of it is not written
 //! again, so after a power cut the bytes up to there are those that were written. No note says that nothing is known.
 
 use hayase_layout::InodeId;
@@ -26,13 +26,20 @@ pub fn durability(txn: &Txn<'_>, ino: InodeId) -> Result<Durability, NamespaceEr
     Ok(noted.unwrap_or_default())
 }
 
-/// Notes that the first `bytes` bytes of a file were made durable; whether that is anything new.
-pub fn note_durable(txn: &mut Txn<'_>, ino: InodeId, bytes: u64) -> Result<bool, NamespaceError> {
+/// Notes that the first `bytes` bytes of a file were made durable, which has `len` bytes now: where a writer has cut off
+/// what it could not publish, no more than these are. Whether that is anything new.
+pub fn note_durable(
+    txn: &mut Txn<'_>,
+    ino: InodeId,
+    bytes: u64,
+    len: u64,
+) -> Result<bool, NamespaceError> {
     let known = durability(txn, ino)?;
-    if known.bytes >= bytes {
+    let bytes = known.bytes.max(bytes).min(len);
+    if known.bytes == bytes {
         return Ok(false);
     }
-    txn.is_for_a_note();
+    txn.mark_essential();
     txn.put(keys::durability(ino), codec::encode(&Durability { bytes, ..known }));
     Ok(true)
 }
@@ -40,7 +47,7 @@ pub fn note_durable(txn: &mut Txn<'_>, ino: InodeId, bytes: u64) -> Result<bool,
 /// Notes that the storage has lost bytes of a file.
 pub fn note_broken(txn: &mut Txn<'_>, ino: InodeId) -> Result<(), NamespaceError> {
     let known = durability(txn, ino)?;
-    txn.is_for_a_note();
+    txn.mark_essential();
     txn.put(keys::durability(ino), codec::encode(&Durability { is_broken: true, ..known }));
     Ok(())
 }
@@ -61,19 +68,21 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_durable_only_grows_and_what_is_broken_stays() {
+    fn what_is_durable_grows_with_the_file_and_what_is_broken_stays() {
         let namespace = namespace();
         let ino = InodeId(7);
         let mut txn = namespace.begin();
         assert_eq!(durability(&txn, ino).unwrap(), Durability::default());
-        assert!(note_durable(&mut txn, ino, 10).unwrap());
-        assert!(!note_durable(&mut txn, ino, 9).unwrap(), "an earlier sync that ends later");
+        assert!(note_durable(&mut txn, ino, 10, 10).unwrap());
+        assert!(!note_durable(&mut txn, ino, 9, 10).unwrap(), "an earlier sync that ends later");
         note_broken(&mut txn, ino).unwrap();
-        assert!(note_durable(&mut txn, ino, 11).unwrap());
+        assert!(note_durable(&mut txn, ino, 11, 12).unwrap());
         txn.commit().unwrap();
         let mut txn = namespace.begin();
         assert_eq!(durability(&txn, ino).unwrap(), Durability { bytes: 11, is_broken: true });
         assert_eq!(durability(&txn, InodeId(8)).unwrap(), Durability::default());
+        assert!(note_durable(&mut txn, ino, 4, 4).unwrap(), "it was cut");
+        assert_eq!(durability(&txn, ino).unwrap(), Durability { bytes: 4, is_broken: true });
         forget_durability(&mut txn, ino).unwrap();
         assert_eq!(durability(&txn, ino).unwrap(), Durability::default());
     }
@@ -83,7 +92,7 @@ mod tests {
         let namespace = namespace();
         let mut txn = namespace.begin();
         create(&mut txn, &file(7, 1, b"a"), None).unwrap();
-        note_durable(&mut txn, InodeId(7), 10).unwrap();
+        note_durable(&mut txn, InodeId(7), 10, 10).unwrap();
         remove_inode(&mut txn, InodeId(7)).unwrap();
         assert_eq!(durability(&txn, InodeId(7)).unwrap(), Durability::default());
     }

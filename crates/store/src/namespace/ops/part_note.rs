@@ -34,6 +34,7 @@ pub fn note_bytes(txn: &mut Txn<'_>, part: PartId, bytes: PartBytes) {
         PartBytes::Unsynced => UNSYNCED,
         PartBytes::Lost => LOST,
     };
+    txn.mark_essential();
     txn.put(keys::part_note(part), value.to_vec());
 }
 
