@@ -84,7 +84,7 @@ pub(crate) fn examine(
     checks.extend(launcher::checks(environment));
     let (exposed, listening) = exposure::examine(hosts, environment);
     checks.push(exposed);
-    checks.push(fabric::check());
+    checks.extend(fabric::checks());
     checks.extend(limits::checks());
     checks.extend(apart::checks());
     checks.extend(mpi::checks(environment));

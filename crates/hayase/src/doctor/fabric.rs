@@ -1,4 +1,4 @@
-//! What servers would speak to each other: RDMA devices and UCX.
+//! What servers would speak to each other: RDMA devices and UCX, and what protects the bytes.
 
 use hayase_wire::transport::{UcxTransport, rdma_devices};
 
@@ -6,7 +6,22 @@ use super::Check;
 
 const NAME: &str = "transport";
 
-pub(super) fn check() -> Check {
+pub(super) fn checks() -> [Check; 2] {
+    [transport(), payload()]
+}
+
+/// What an attacker on the path of messages can do unnoticed (docs/SECURITY.md).
+fn payload() -> Check {
+    Check {
+        means: "who can change packets between nodes can change the bytes of files unnoticed, and who sees them can read them; \
+                messages are authenticated"
+            .to_owned(),
+        todo: "on a network with others: `hayase up --encrypt`".to_owned(),
+        ..Check::ok("payload", "not authenticated")
+    }
+}
+
+fn transport() -> Check {
     let devices = rdma_devices();
     match (UcxTransport::library_version(), &devices[..]) {
         (Ok(version), []) => Check::ok(

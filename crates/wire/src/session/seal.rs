@@ -2,10 +2,10 @@
 //!
 //! Without encryption the code is keyed BLAKE3 over header and body, and the header holds the
 //! payload's CRC32C: who is on the path can read all and change nothing unnoticed but a payload to
-//! one of equal CRC. With encryption ChaCha20-Poly1305 covers all three.
+//! one of equal CRC. With encryption AES-256-GCM covers all three.
 //! Pure: no I/O, no clock. Drawn in `FORMAT.md`.
 
-use ring::aead::{Aad, CHACHA20_POLY1305, LessSafeKey, NONCE_LEN, Nonce, Tag, UnboundKey};
+use ring::aead::{AES_256_GCM, Aad, LessSafeKey, NONCE_LEN, Nonce, Tag, UnboundKey};
 
 use super::{SessionError, checksum};
 use crate::header::{COVERED_BYTES, FrameKind, HEADER_BYTES, Header, TAG_BYTES};
@@ -24,8 +24,7 @@ impl DirectionKeys {
     pub(crate) fn derive(key: &[u8; 32], encrypt: bool) -> Self {
         let cipher = encrypt.then(|| {
             let key = blake3::derive_key(CIPHER_CONTEXT, key);
-            let key = UnboundKey::new(&CHACHA20_POLY1305, &key)
-                .expect("ChaCha20-Poly1305 takes any 32 bytes");
+            let key = UnboundKey::new(&AES_256_GCM, &key).expect("AES-256 takes any 32 bytes");
             LessSafeKey::new(key)
         });
         Self { code: blake3::derive_key(CODE_CONTEXT, key), cipher }
