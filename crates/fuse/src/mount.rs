@@ -238,7 +238,7 @@ impl Mounted {
         }
     }
 
-    /// Unmounts; while it is busy until `patience` ends, then hides it from new users and leaves
+    /// Unmounts it, and then the binds of it; while it is busy until `patience` ends, then hides it from new users and leaves
     /// the rest to the kernel.
     ///
     /// # Errors
@@ -308,7 +308,12 @@ impl Unmounter {
                 );
                 Ok(())
             }
-            Place::Gone | Place::OnTop(_) => Ok(()),
+            Place::Gone | Place::OnTop(_) => {
+                if let Err(error) = self.point.detach_binds() {
+                    tracing::warn!(%error, "binds of the mount stay");
+                }
+                Ok(())
+            }
         }
     }
 }

@@ -200,6 +200,9 @@ pub fn find_fusermount(path: &OsStr) -> Option<PathBuf> {
         .find_map(|name| places().map(|place| place.join(name)).find(|it| it.is_file()))
 }
 
+/// Binds that are looked for; more than anybody makes.
+const BINDS_MAX: usize = 256;
+
 impl MountPoint {
     /// Of what was just mounted on `path`. Unmounts it where that can not be looked at.
     fn new(
@@ -237,6 +240,31 @@ impl MountPoint {
         }
         let is_on_top = mount_table::leads_to(&lines, &point) == Some(ours);
         Ok(if is_on_top { Place::OnTop(point) } else { Place::Covered(point) })
+    }
+
+    /// Detaches the binds of what was mounted: as long as one is there, the kernel keeps the file system, and its daemon
+    /// would serve it without end. One that something is mounted over stays.
+    pub(crate) fn detach_binds(&self) -> io::Result<()> {
+        let mut refused = None;
+        // Each time anew: one that goes may take others with it, and uncover some.
+        for _ in 0..BINDS_MAX {
+            let lines = mount_table::read()?;
+            // After that: what has our device while the connection lives is ours.
+            if !is_connected(&self.connection) {
+                return Ok(());
+            }
+            let is_open = |line: &&Line| {
+                line.device == self.seen.device
+                    && Seen::of(line) != self.seen
+                    && refused.as_ref().is_none_or(|(number, _)| line.number != *number)
+                    && mount_table::leads_to(&lines, &line.point) == Some(*line)
+            };
+            let Some(bind) = lines.iter().rev().find(is_open) else { break };
+            if let Err(error) = unmount(&bind.point, UnmountFlags::DETACH) {
+                refused = Some((bind.number, error));
+            }
+        }
+        refused.map_or(Ok(()), |(_, error)| Err(error))
     }
 
     /// Tries it once, and says where it is then. Success too when it was gone already.
@@ -359,6 +387,32 @@ mod tests {
         assert_eq!(ours.place().unwrap(), Place::OnTop(path.clone()));
         assert_eq!(ours.unmount(UnmountFlags::DETACH).unwrap(), Place::Gone);
         assert!(!is_mounted(&path));
+    }
+
+    #[test]
+    fn binds_of_ours_go_and_others_stay() {
+        let Some(directory) = mount_point("binds_of_ours_go") else { return };
+        let top = directory.path().canonicalize().unwrap();
+        let [path, bind, covered, other] = ["ours", "bind", "covered", "other"].map(|name| {
+            fs::create_dir(top.join(name)).unwrap();
+            top.join(name)
+        });
+        let (_ours, ours) = attach(&path, &options()).unwrap();
+        let (_other, others) = attach(&other, &options()).unwrap();
+        for target in [&bind, &covered] {
+            rustix::mount::mount_bind(&path, target).unwrap();
+        }
+        cover(&covered);
+        ours.detach_binds().unwrap();
+        assert_eq!(ours.place().unwrap(), Place::OnTop(path));
+        assert!(!is_mounted(&bind) && is_mounted(&other), "only binds of ours go");
+        assert!(is_mounted(&covered), "what is mounted over one stays");
+        unmount(&covered, UnmountFlags::empty()).unwrap();
+        ours.detach_binds().unwrap();
+        assert!(!is_mounted(&covered));
+        assert_eq!(ours.unmount(UnmountFlags::empty()).unwrap(), Place::Gone);
+        ours.detach_binds().unwrap();
+        assert_eq!(others.unmount(UnmountFlags::empty()).unwrap(), Place::Gone);
     }
 
     #[test]
