@@ -28,7 +28,7 @@ const REST_MAX: Duration = Duration::from_millis(2);
 
 /// A collective that was begun, with buffers of such a life.
 #[derive(Debug)]
-#[must_use = "the library uses its buffers until it was waited for"]
+#[must_use = "its error is told by `wait`"]
 pub(super) struct Begun<'a> {
     call: &'static str,
     /// `None` when it is over.
@@ -39,8 +39,10 @@ pub(super) struct Begun<'a> {
 /// Calls `start`, with the address of a request; where the library has no such call it is `blocking`, which is over
 /// at once. `call` names it in errors.
 ///
-/// What the call was given lives until [`Begun::wait`] is over, which is to be called for each.
-pub(super) fn begin<'a>(
+/// # Safety
+/// What the calls are given is valid for the life `'a`, and the answer is not forgotten: until it was waited for, which its
+/// end does otherwise, the library uses the buffers.
+pub(super) unsafe fn begin<'a>(
     call: &'static str,
     start: impl FnOnce(*mut usize) -> Option<c_int>,
     blocking: impl FnOnce() -> Option<c_int>,
@@ -56,8 +58,12 @@ pub(super) fn begin<'a>(
 
 impl Begun<'_> {
     /// Until it is over.
-    pub(super) fn wait(self) -> Result<(), Error> {
-        let Some(mut request) = self.request else { return Ok(()) };
+    pub(super) fn wait(mut self) -> Result<(), Error> {
+        self.finish()
+    }
+
+    fn finish(&mut self) -> Result<(), Error> {
+        let Some(mut request) = self.request.take() else { return Ok(()) };
         let status = abi()?.status_ignore as *mut c_void;
         let began = Instant::now();
         let mut resumed = began;
@@ -77,5 +83,13 @@ impl Begun<'_> {
                 resumed = Instant::now();
             }
         }
+    }
+}
+
+/// Who returns early, after another error, still waits: its buffers go right after.
+impl Drop for Begun<'_> {
+    fn drop(&mut self) {
+        // An error of the library: it has let go of them, or the process is lost with it.
+        let _ = self.finish();
     }
 }

@@ -6,7 +6,8 @@
 //! does not fit direct I/O ([`crate::device::DeviceFile`] reads and writes it through the page cache).
 //!
 //! Invariants: a buffer belongs to the ring from [`Ring::begin`] to [`Ring::ended`], so nobody reads, writes or
-//! frees what the kernel moves bytes of; a ring that is dropped waits for all it has begun.
+//! frees what the kernel moves bytes of; a ring that is dropped waits for all it has begun. A buffer borrows nothing, so
+//! that of a ring that is forgotten stays for ever.
 //! Source: io_uring_enter(2), io_uring_register(2).
 #![expect(
     unsafe_code,
@@ -93,7 +94,7 @@ pub struct Ring<B: ?Sized> {
     _slots: SlotPool,
 }
 
-impl<B: ?Sized + AsRef<[u8]> + AsMut<[u8]>> Ring<B> {
+impl<B: ?Sized + AsRef<[u8]> + AsMut<[u8]> + 'static> Ring<B> {
     /// A ring for `requests_max` requests at once, with the memory of `slots` registered where the limit of
     /// locked memory allows it. Fails where the kernel has no rings, or the system forbids them. Registering
     /// makes all of the slots' memory resident.
@@ -124,8 +125,8 @@ impl<B: ?Sized + AsRef<[u8]> + AsMut<[u8]>> Ring<B> {
         let start = (*buffer).as_mut().as_mut_ptr();
         let id = self.requests.put(file, buffer);
         let entry = self.entry(fd, transfer, offset, start, len).user_data(id.0 as u64);
-        // SAFETY: file and buffer are kept in `requests` until the kernel says that it has done with them, and
-        // moving the box does not move its bytes.
+        // SAFETY: file and buffer are kept in `requests` until the kernel says that it has done with them. No function
+        // of the buffer is called meanwhile, and what it owns or lies in it (it is `'static`) is not moved with the box.
         let pushed = unsafe { self.ring.submission().push(&entry) };
         if pushed.is_err() {
             let (file, buffer) = self.requests.take(id);
