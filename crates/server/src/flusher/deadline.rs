@@ -55,7 +55,7 @@ impl Node {
     pub(crate) fn warn_in_time(&self, cache: &Cache) {
         let Some(left) = cache.left() else { return };
         let to_send = self.dirty_bytes(cache).saturating_sub(Self::sent_bytes(cache));
-        let missed = misses(to_send, cache.traffic.rate(), left);
+        let missed = misses(to_send, cache.traffic.last_rate(), left);
         if missed > 0 && !cache.has_warned.replace(true) {
             let seconds = left.as_secs();
             tracing::warn!(bytes = missed, seconds, "will not be in the tier at the deadline");
@@ -91,7 +91,9 @@ impl Node {
             conflicts: cache.traffic.conflicts.borrow().clone(),
             rate,
             deadline_s: deadline.map(|left| left.as_secs()),
-            misses_bytes: deadline.map_or(0, |left| misses(dirty_bytes - sent_bytes, rate, left)),
+            misses_bytes: deadline.map_or(0, |left| {
+                misses(dirty_bytes - sent_bytes, cache.traffic.last_rate(), left)
+            }),
             lines: self.lines(&left),
         }))
     }
