@@ -39,6 +39,8 @@ const METRICS: &[Metric] = &[
     ("server_requests_total", Kind::Counter, "Requests of processes of its node and of other servers", |s| Some(s.requests as f64)),
     ("server_read_bytes_total", Kind::Counter, "Bytes that passed the server on their way to readers; what a kernel read itself is not among them", |s| Some(s.bytes_read as f64)),
     ("server_written_bytes_total", Kind::Counter, "Bytes that passed the server on their way to parts; what a kernel wrote itself is not among them", |s| Some(s.bytes_written as f64)),
+    ("area_read_bytes_total", Kind::Counter, "Bytes that the file system of the area gave, to kernels for programs, to the server for other nodes and the tier; not what is mapped", |s| Some(s.area?.read as f64)),
+    ("area_written_bytes_total", Kind::Counter, "Bytes that it took", |s| Some(s.area?.written as f64)),
     ("server_direct_bytes_total", Kind::Counter, "Of both, bytes that went past the page cache of the parts", |s| Some(s.bytes_direct as f64)),
     ("server_gathered_bytes_total", Kind::Counter, "Of what was written, bytes of small writes that mounts had gathered", |s| Some(s.bytes_gathered as f64)),
     ("server_cpu_seconds_total", Kind::Counter, "CPU time of the server", |s| Some(s.cpu_ms as f64 / 1000.0)),
@@ -58,7 +60,7 @@ const METRICS: &[Metric] = &[
     ("cache_flushed_bytes_total", Kind::Counter, "Bytes that were sent to the tier", |s| Some(s.cache.as_ref()?.flushed_bytes as f64)),
     ("cache_fetched_bytes_total", Kind::Counter, "Bytes that were fetched from the tier", |s| Some(s.cache.as_ref()?.fetched_bytes as f64)),
     ("cache_conflicts", Kind::Gauge, "Files of which two versions were kept", |s| Some(s.cache.as_ref()?.conflicts.len() as f64)),
-    ("cache_flush_bytes_per_second", Kind::Gauge, "To the tier, as it was when some was sent last", |s| Some(s.cache.as_ref()?.rate as f64)),
+    ("cache_flush_bytes_per_second", Kind::Gauge, "To the tier, as it was when some was sent last; 0 while the tier takes nothing", |s| Some(s.cache.as_ref()?.rate as f64)),
     ("cache_deadline_seconds", Kind::Gauge, "Until the end of the job", |s| Some(s.cache.as_ref()?.deadline_s? as f64)),
     ("cache_missed_bytes", Kind::Gauge, "Bytes that will not be in the tier by then", |s| s.cache.as_ref()?.deadline_s.map(|_| s.cache.as_ref().map_or(0.0, |c| c.misses_bytes as f64))),
 ];

@@ -2,7 +2,7 @@
 
 use hayase_store::namespace::{FileKind as StoredKind, Inode, Time};
 use hayase_store::{AreaUsage, NamespaceError, PartError, PartStat};
-use hayase_wire::message::{AreaUse, Attr, FileKind, PartRef, Refused, TimeSpec};
+use hayase_wire::message::{AreaMoved, AreaUse, Attr, FileKind, PartRef, Refused, TimeSpec};
 
 pub(crate) fn kind(stored: StoredKind) -> FileKind {
     match stored {
@@ -92,4 +92,8 @@ pub(crate) fn part_refused(error: PartError) -> Refused {
 pub(crate) fn meta_refused(error: NamespaceError) -> Refused {
     tracing::error!(%error, "the name space could not be read or written");
     Refused::because(error.errno(), error.to_string())
+}
+/// What an area has moved.
+pub(crate) fn area_moved(moved: hayase_store::area::AreaMoved) -> AreaMoved {
+    AreaMoved { read: moved.read, written: moved.written }
 }

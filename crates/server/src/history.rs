@@ -10,6 +10,7 @@
 use hayase_wire::message::Sample;
 
 use crate::cache::Cache;
+use crate::convert;
 use crate::limits::{HISTORY_PAUSE_MS, HISTORY_SAMPLES_MAX};
 use crate::node::Node;
 
@@ -97,6 +98,7 @@ impl Node {
             }
             false => before.used_bytes,
         };
+        let area = if is_due { self.area.moved().map(convert::area_moved) } else { before.area };
         let dirty_bytes = match cache {
             Some(cache) if cache.is_durable() => 0,
             Some(cache) if is_due => self.dirty_bytes(cache),
@@ -107,6 +109,7 @@ impl Node {
             requests: self.counters.requests.get(),
             bytes_read: self.counters.bytes_read.get(),
             bytes_written: self.counters.bytes_written.get(),
+            area,
             flushed_bytes: cache.map_or(0, |cache| cache.traffic.sent()),
             fetched_bytes: cache.map_or(0, |cache| cache.traffic.fetched_bytes.get()),
             dirty_bytes,

@@ -2,6 +2,7 @@
 
 use hayase_wire::message::{ProcessUse, ServerStatus};
 
+use crate::convert;
 use crate::node::Node;
 
 impl Node {
@@ -22,6 +23,7 @@ impl Node {
             requests: self.counters.requests.get(),
             bytes_read: self.counters.bytes_read.get(),
             bytes_written: self.counters.bytes_written.get(),
+            area: self.area.moved().map(convert::area_moved),
             bytes_direct: self.direct.bytes(),
             bytes_gathered: self.counters.bytes_gathered.get(),
             io: self.direct.way().to_owned(),

@@ -39,6 +39,11 @@ pub trait Area: Send + Sync {
     /// How much there is and how much is left.
     fn usage(&self) -> Result<AreaUsage, AreaError>;
 
+    /// What its file system has moved since it was mounted; `None` where that is not counted.
+    fn moved(&self) -> Option<AreaMoved> {
+        None
+    }
+
     /// Whether writing bytes that are there already needs no room, for as far as that is known: not where the file
     /// system below puts what is written elsewhere.
     fn overwrites_in_place(&self) -> bool {
@@ -65,6 +70,16 @@ pub trait Area: Send + Sync {
 
     /// The parts in this area. What writes through this device gets `ENOSPC` when the area is full.
     fn parts(&self) -> Result<Arc<dyn Device>, PartError>;
+}
+
+/// Bytes that the file system of an area was asked for, whoever asked: kernels for programs (passthrough), the server for
+/// other nodes and for the tier. What programs read and write by mappings is not counted.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct AreaMoved {
+    /// read(2) and its like.
+    pub read: u64,
+    /// write(2) and its like.
+    pub written: u64,
 }
 
 /// How much an area has, for statfs(2).

@@ -33,12 +33,14 @@ pub use peer::{
     ShardEntry,
 };
 pub use reclaim::{HeldLock, HeldOpen, Holding, MembersNow, OnceId};
-pub use status::{AreaUse, Carrier, PeerState, PeerStatus, ProcessUse, Sample, ServerStatus};
+pub use status::{
+    AreaMoved, AreaUse, Carrier, PeerState, PeerStatus, ProcessUse, Sample, ServerStatus,
+};
 
 use serde::{Deserialize, Serialize};
 
 /// Changes whenever an old server would misread a new message. Checked in the handshake.
-pub const PROTOCOL_VERSION: u16 = 23;
+pub const PROTOCOL_VERSION: u16 = 24;
 
 /// Largest payload of one frame, and the size of an arena slot.
 pub const PAYLOAD_BYTES_MAX: usize = 1 << 20;

@@ -311,6 +311,7 @@ impl State {
                 state: "idle".to_owned(),
                 opens: Vec::new(),
                 parts: Vec::new(),
+                cache: None,
             })),
             NodeRequest::Status | NodeRequest::History => {
                 return Err(Refused::new(libc::EOPNOTSUPP));

@@ -166,7 +166,7 @@ impl ReadOnly for ContainerVolume {
             (None, FileKind::Regular) => "plain file".to_owned(),
             (None, _) => "as it is".to_owned(),
         };
-        Ok(Explained { attr, state, opens: Vec::new(), parts: Vec::new() })
+        Ok(Explained { attr, state, opens: Vec::new(), parts: Vec::new(), cache: None })
     }
 }
 

@@ -355,8 +355,13 @@ impl Volume for GfarmVolume {
             }
             (Some(_), false) => "a file of Gfarm; its bytes are on another host",
         };
-        let explained =
-            Explained { attr, state: place.to_owned(), opens: Vec::new(), parts: Vec::new() };
+        let explained = Explained {
+            attr,
+            state: place.to_owned(),
+            opens: Vec::new(),
+            parts: Vec::new(),
+            cache: None,
+        };
         let cache = class == Some(Class::Remote);
         Ok((explained, LocalUse { class, readers, writers, cache }))
     }

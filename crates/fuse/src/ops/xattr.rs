@@ -20,6 +20,7 @@ use serde_json::json;
 use super::Shared;
 use super::link::reply_empty;
 use crate::errno::errno;
+use crate::passthrough::PassthroughState;
 
 const EXPLAIN: &[u8] = b"user.hayase.explain";
 const LAYOUT: &[u8] = b"user.hayase.layout";
@@ -116,12 +117,16 @@ impl Shared {
 
     fn explain(&self, ino: InodeId) -> Result<Vec<u8>, Refused> {
         let (explained, here) = self.volume.explain(ino)?;
-        let text = explain_json(&explained, here, self.kernel.backings.state().describe());
+        let text = explain_json(&explained, here, self.kernel.backings.state());
         Ok(text.to_string().into_bytes())
     }
 }
 
-fn explain_json(explained: &Explained, here: LocalUse, passthrough: &str) -> serde_json::Value {
+fn explain_json(
+    explained: &Explained,
+    here: LocalUse,
+    passthrough: PassthroughState,
+) -> serde_json::Value {
     let attr = &explained.attr;
     let opens: Vec<_> = explained
         .opens
@@ -135,6 +140,14 @@ fn explain_json(explained: &Explained, here: LocalUse, passthrough: &str) -> ser
         .iter()
         .map(|(server, bytes)| json!({"server": server, "bytes_allocated": bytes}))
         .collect();
+    let tier = explained.cache.as_ref().map(|line| {
+        json!({
+            "path": String::from_utf8_lossy(&line.path),
+            "state": line.state,
+            "errno": line.errno,
+            "attempts": line.attempts,
+        })
+    });
     json!({
         "ino": attr.ino.0,
         "home": attr.ino.home().0,
@@ -143,6 +156,7 @@ fn explain_json(explained: &Explained, here: LocalUse, passthrough: &str) -> ser
         "state": explained.state,
         "opens": opens,
         "parts": parts,
+        "tier": tier,
         "here": {
             "class": here.class.map(|class| match class {
                 Class::Local => "local",
@@ -152,24 +166,36 @@ fn explain_json(explained: &Explained, here: LocalUse, passthrough: &str) -> ser
             "readers": here.readers,
             "writers": here.writers,
             "cache": here.cache,
-            "passthrough": passthrough,
+            "passthrough": match here.class {
+                Some(Class::Local) => passthrough.describe(),
+                Some(Class::Remote) | None if passthrough == PassthroughState::Used => {
+                    "not for this file now"
+                }
+                Some(Class::Remote) | None => passthrough.describe(),
+            },
         },
     })
 }
 
-fn why(attr: &Attr, here: LocalUse, passthrough: &str) -> String {
+fn why(attr: &Attr, here: LocalUse, passthrough: PassthroughState) -> String {
     match (here.class, &attr.layout) {
         (None, _) => "not open on this node".to_owned(),
-        (Some(Class::Local), _) => format!("its part is on this node; passthrough {passthrough}"),
+        (Some(Class::Local), _) => {
+            format!("its part is on this node; passthrough {}", passthrough.describe())
+        }
         (Some(Class::Remote), Layout::Striped { .. }) => {
             "its parts are on several nodes".to_owned()
         }
         (Some(Class::Remote), Layout::Recorded { .. }) => {
             "written through MPI-IO: each writer's part is on the writer's node".to_owned()
         }
+        (Some(Class::Remote), _) if passthrough != PassthroughState::Used => format!(
+            "its part is on server {}; passthrough is {}",
+            attr.ino.home(),
+            passthrough.describe()
+        ),
         (Some(Class::Remote), _) => format!(
-            "its part is on another node (home {}), or passthrough was not to be had when it was \
-             opened ({passthrough})",
+            "its part is on server {}; if that is this node, another node had the file open when it was opened here",
             attr.ino.home()
         ),
     }
@@ -244,9 +270,10 @@ mod tests {
             state: "writing".to_owned(),
             opens: vec![(hayase_layout::NodeId(1), true, false, "direct".to_owned())],
             parts: vec![(0, 4096)],
+            cache: None,
         };
         let open = LocalUse { class: Some(Class::Local), readers: 1, writers: 0, cache: false };
-        let json = explain_json(&explained(&attr), open, "used");
+        let json = explain_json(&explained(&attr), open, PassthroughState::Used);
         assert_eq!(json["here"]["class"], "local");
         assert_eq!(json["here"]["why"], "its part is on this node; passthrough used");
         assert_eq!(json["opens"][0]["node"], 1);
@@ -256,8 +283,27 @@ mod tests {
             servers: vec![hayase_layout::ServerId(0), hayase_layout::ServerId(1)],
         };
         let remote = LocalUse { class: Some(Class::Remote), ..open };
-        let json = explain_json(&explained(&attr), remote, "used");
+        let json = explain_json(&explained(&attr), remote, PassthroughState::Used);
+        assert_eq!(json["here"]["passthrough"], "not for this file now");
+        assert!(json["tier"].is_null());
         assert_eq!(json["layout"], "striped:1048576:2");
         assert_eq!(json["here"]["why"], "its parts are on several nodes");
+        attr.layout = Layout::Whole;
+        let line = hayase_wire::message::CacheLine {
+            path: b"a/b".to_vec(),
+            state: "in-tier".to_owned(),
+            bytes: 7,
+            errno: 0,
+            attempts: 0,
+        };
+        let explained = Explained { cache: Some(line), ..explained(&attr) };
+        let json = explain_json(&explained, remote, PassthroughState::NotOffered);
+        assert_eq!(
+            (&json["tier"]["path"], &json["tier"]["state"]),
+            (&"a/b".into(), &"in-tier".into())
+        );
+        let off = "off: the kernel (or the kernel profile) does not offer it";
+        assert_eq!(json["here"]["passthrough"], off);
+        assert_eq!(json["here"]["why"], format!("its part is on server 0; passthrough is {off}"));
     }
 }

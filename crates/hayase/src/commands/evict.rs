@@ -22,8 +22,12 @@ pub(crate) struct EvictArgs {
 
 #[derive(Debug, Serialize)]
 struct EvictTold {
+    /// That have given back room now.
     files: u64,
+    /// How much.
     bytes: u64,
+    /// Files that had none here before.
+    only_in_tier: u64,
     stayed: Vec<Stayed>,
 }
 
@@ -39,14 +43,15 @@ pub(crate) fn run(
     environment: &Environment,
     output: &Output,
 ) -> anyhow::Result<Status> {
-    let mut files = CachedFiles::below(&args.path, environment)?;
-    let mut told = EvictTold { files: 0, bytes: 0, stayed: Vec::new() };
+    let mut files = CachedFiles::below(&args.path, "evict", environment)?;
+    let mut told = EvictTold { files: 0, bytes: 0, only_in_tier: 0, stayed: Vec::new() };
     for file in std::mem::take(&mut files.found) {
         match files.server.evict(file.ino)? {
             Ok(()) => {
                 told.files += 1;
                 told.bytes += file.bytes;
             }
+            Err(libc::EALREADY) => told.only_in_tier += 1,
             Err(errno) => {
                 let why = match Errno::from_raw_os_error(errno) {
                     Errno::BUSY => "it is open",
@@ -65,10 +70,13 @@ pub(crate) fn run(
 impl Human for EvictTold {
     fn write(&self, page: &mut Page) {
         page.line(&format!(
-            "{} files are only in the tier now: {}",
+            "{} files gave back {}: only the tier has them now",
             self.files,
             ByteCount(self.bytes)
         ));
+        if self.only_in_tier > 0 {
+            page.line(&format!("{} files were only in the tier before", self.only_in_tier));
+        }
         for stayed in &self.stayed {
             page.line(&format!("stays: {}: {}", stayed.path.display(), stayed.why));
         }

@@ -61,6 +61,9 @@ impl Human for Explanation {
         page.pair("passthrough", &plain(&told["here"]["passthrough"]));
         page.pair("layout", &plain(&told["layout"]));
         page.pair("size", &ByteCount(told["size"].as_u64().unwrap_or(0)));
+        if let Some(state) = told["tier"]["state"].as_str() {
+            page.pair("tier", &in_tier(state, &told["tier"]));
+        }
         page.pair("home", &format!("server {}, inode {}", told["home"], told["ino"]));
         page.pair("state", &plain(&told["state"]));
         for open in told["opens"].as_array().into_iter().flatten() {
@@ -78,9 +81,30 @@ impl Human for Explanation {
 
 fn class(here: &Value) -> &'static str {
     match here["class"].as_str() {
-        Some("local") => "by the kernel, from the part itself",
+        Some("local") if here["passthrough"] == "used" => "by the kernel, from the part itself",
+        Some("local") => "by the mount, from the part itself",
         Some(_) => "through the servers",
         None => "not open",
+    }
+}
+
+/// What the tier has of a file.
+fn in_tier(state: &str, told: &Value) -> String {
+    match state {
+        "in-tier" => {
+            "has it; no bytes of it are here: they are fetched when they are read".to_owned()
+        }
+        "clean" | "durable" => {
+            "has it; the copy here can be given back (`hayase evict`)".to_owned()
+        }
+        "dirty" => "does not have this version yet".to_owned(),
+        "flushing" => "is getting this version now".to_owned(),
+        "failed" => {
+            let errno = told["errno"].as_i64().and_then(|errno| i32::try_from(errno).ok());
+            let why = std::io::Error::from_raw_os_error(errno.unwrap_or_default());
+            format!("did not take this version: {why} (failures in a row: {})", told["attempts"])
+        }
+        other => other.to_owned(),
     }
 }
 
@@ -92,6 +116,16 @@ fn plain(value: &Value) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_the_tier_has_is_told_in_words() {
+        let told = |state: &str| in_tier(state, &serde_json::json!({"errno": 28, "attempts": 3}));
+        assert!(told("in-tier").starts_with("has it; no bytes of it are here"));
+        assert!(told("clean").contains("`hayase evict`"));
+        assert_eq!(told("dirty"), "does not have this version yet");
+        let failed = told("failed");
+        assert!(failed.contains("No space left") && failed.contains("in a row: 3"), "{failed}");
+    }
 
     #[test]
     fn the_answer_of_a_mount_is_told_in_words() {

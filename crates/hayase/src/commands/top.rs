@@ -11,7 +11,7 @@ use crate::config::Environment;
 use crate::exit::Status;
 use crate::moment;
 use crate::output::{Human, Output, Page};
-use crate::wiring::status::Served;
+use crate::wiring::status::{AreaMoved, Served};
 
 /// Between two looks.
 const INTERVAL_SECONDS_DEFAULT: u32 = 2;
@@ -47,8 +47,11 @@ struct Look {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 struct Speed {
     requests: u64,
+    /// Through the server.
     read: u64,
     written: u64,
+    /// From and to the area, whoever moves it; absent where that is not counted.
+    area: Option<AreaMoved>,
     to_tier: u64,
     from_tier: u64,
 }
@@ -72,9 +75,18 @@ impl Speed {
             requests: per_second(before.requests, now.requests),
             read: per_second(before.bytes_read, now.bytes_read),
             written: per_second(before.bytes_written, now.bytes_written),
+            area: before.area.zip(now.area).map(|(before, now)| AreaMoved {
+                read: per_second(before.read, now.read),
+                written: per_second(before.written, now.written),
+            }),
             to_tier: per_second(tier_before.0, tier_now.0),
             from_tier: per_second(tier_before.1, tier_now.1),
         })
+    }
+
+    /// Read and written by anybody, as far as it is counted.
+    fn moved(&self) -> AreaMoved {
+        self.area.unwrap_or(AreaMoved { read: self.read, written: self.written })
     }
 
     fn add(self, other: Self) -> Self {
@@ -82,6 +94,11 @@ impl Speed {
             requests: self.requests + other.requests,
             read: self.read + other.read,
             written: self.written + other.written,
+            // Of all nodes or of none: their sum would be taken for that of all.
+            area: self.area.zip(other.area).map(|(one, other)| AreaMoved {
+                read: one.read + other.read,
+                written: one.written + other.written,
+            }),
             to_tier: self.to_tier + other.to_tier,
             from_tier: self.from_tier + other.from_tier,
         }
@@ -132,9 +149,16 @@ impl Look {
             "{at} job {} {}: read {}, written {}",
             self.job.job,
             self.job.state,
-            of(|all| all.read),
-            of(|all| all.written)
+            of(|all| all.moved().read),
+            of(|all| all.moved().written)
         );
+        match all {
+            Some(all) if all.area.is_some() => {
+                line += &format!(" ({} through servers)", rate(all.read + all.written));
+            }
+            Some(_) => line += " through servers",
+            None => {}
+        }
         if let Some(drain) = &self.job.drain {
             let to_tier = of(|all| all.to_tier);
             line += &format!(", to the tier {to_tier}; {}", drain.in_words(self.at_ms));
@@ -151,7 +175,8 @@ impl Human for Look {
     fn write(&self, page: &mut Page) {
         let at = moment::utc(self.at_ms);
         page.title(&format!("job {}: {}    {at}", self.job.job, self.job.state));
-        let mut head = vec!["node", "host", "used", "open", "requests/s", "read", "written"];
+        let mut head =
+            vec!["node", "host", "used", "open", "requests/s", "read", "written", "by servers"];
         if self.job.drain.is_some() {
             head.extend(["to tier", "from tier", "not in tier"]);
         }
@@ -173,7 +198,11 @@ impl Human for Look {
         if let Some(lost) = self.job.lost_nodes.first() {
             page.line(&format!("  node {lost} is lost; see `hayase status`"));
         }
-        page.line("  bytes that a kernel moves itself (passthrough) do not pass a server");
+        let is_counted = self.all().is_none_or(|all| all.area.is_some());
+        page.line(match is_counted {
+            true => "  read and written: from and to the areas, by kernels for programs (passthrough) and by servers",
+            false => "  read and written: by servers only; what a kernel moves itself is not counted without an image",
+        });
     }
 }
 
@@ -191,8 +220,9 @@ impl Look {
             node.server.as_ref().map_or_else(dash, used),
             node.server.as_ref().map_or_else(dash, |served| served.files_open.to_string()),
             speed.map_or_else(dash, |speed| speed.requests.to_string()),
-            of(speed.map(|speed| speed.read)),
-            of(speed.map(|speed| speed.written)),
+            of(speed.map(|speed| speed.moved().read)),
+            of(speed.map(|speed| speed.moved().written)),
+            of(speed.map(|speed| speed.read + speed.written)),
         ];
         if self.job.drain.is_some() {
             let dirty = |bytes: u64| ByteCount(bytes).to_string();
@@ -220,6 +250,14 @@ mod tests {
             |before: &Served, now: &Served| Speed::between(before, now).map(|s| s.written);
         assert_eq!(written(&served(1, 1000, 50), &served(1, 1500, 150)), Some(200));
         assert_eq!(written(&served(1, 1000, 50), &served(1, 1000, 50)), Some(0));
+        let area =
+            |read, written| Served { area: Some(AreaMoved { read, written }), ..served(1, 0, 5) };
+        let now = Served { up_ms: 500, ..area(7, 9) };
+        let speed = Speed::between(&area(2, 4), &now).unwrap();
+        assert_eq!(speed.moved(), AreaMoved { read: 10, written: 10 });
+        let uncounted = Speed { read: 1, written: 2, area: None, ..speed };
+        assert_eq!(speed.add(uncounted).area, None);
+        assert_eq!(speed.add(speed).moved(), AreaMoved { read: 20, written: 20 });
         // Its counters began anew.
         assert_eq!(written(&served(1, 1000, 50), &served(2, 100, 9)), None);
     }

@@ -211,6 +211,6 @@ impl ReadOnly for PackMount {
         let (node, shown) = self.shown(ino)?;
         let attr = self.attr(node, &shown);
         let state = self.packs.object(node).unwrap_or_else(|| "a directory of packs".to_owned());
-        Ok(Explained { attr, state, opens: Vec::new(), parts: Vec::new() })
+        Ok(Explained { attr, state, opens: Vec::new(), parts: Vec::new(), cache: None })
     }
 }

@@ -5,11 +5,11 @@ use std::time::Duration;
 
 use anyhow::{Context, bail};
 use hayase_layout::{ByteCount, InodeId};
+pub(crate) use hayase_wire::message::{AreaMoved, ChecksumLine, Sample};
 use hayase_wire::message::{
     CacheLine, CacheStatus, Carrier, ClientRole, Flushed, NodeReply, NodeRequest, PROTOCOL_VERSION,
     PeerState, PeerStatus, ServerStatus,
 };
-pub(crate) use hayase_wire::message::{ChecksumLine, Sample};
 use hayase_wire::{BlockingChannel, decode, encode};
 use serde::{Deserialize, Serialize};
 
@@ -48,6 +48,9 @@ pub(crate) struct Served {
     pub(crate) bytes_read: u64,
     /// Bytes that passed it on their way to parts.
     pub(crate) bytes_written: u64,
+    /// What the file system of the area was asked for, whoever asked; absent where that is not counted.
+    #[serde(default)]
+    pub(crate) area: Option<AreaMoved>,
     /// Of both, what went past the page cache.
     #[serde(default)]
     pub(crate) bytes_direct: u64,
@@ -329,6 +332,7 @@ impl From<ServerStatus> for Served {
             requests: status.requests,
             bytes_read: status.bytes_read,
             bytes_written: status.bytes_written,
+            area: status.area,
             bytes_direct: status.bytes_direct,
             bytes_gathered: status.bytes_gathered,
             io: status.io,

@@ -172,7 +172,7 @@ impl Node {
         gone
     }
 
-    /// Home: gives the room of a file back that the tier has and nobody has open.
+    /// Home: gives the room of a file back that the tier has and nobody has open. `EALREADY` where it has none.
     pub(crate) async fn evict(self: &Rc<Self>, ino: InodeId) -> Result<PeerReply, Refused> {
         let cache = self.cache()?;
         let Some(state) = cache.state(ino) else { return Ok(PeerReply::Ready(true)) };
@@ -180,7 +180,7 @@ impl Node {
             return Err(Refused::because(libc_errno::EAGAIN, "the tier does not have it yet"));
         }
         if state == FileState::InTier {
-            return Ok(PeerReply::Ready(true));
+            return Err(Refused::because(libc_errno::EALREADY, "only the tier has it"));
         }
         // Whoever keeps it open only for the next open lets it go.
         for node in self.homes.open_on(ino) {

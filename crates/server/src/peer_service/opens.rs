@@ -5,8 +5,8 @@ use std::rc::Rc;
 use hayase_layout::{InodeId, Layout, NodeId};
 use hayase_store::{PartId, Parts};
 use hayase_wire::message::{
-    Access, Close, Explained, Grants, OpenKind, Opened, Opening, PartRef, PeerReply, PeerRequest,
-    Refused,
+    Access, CacheLine, Close, Explained, Grants, OpenKind, Opened, Opening, PartRef, PeerReply,
+    PeerRequest, Refused,
 };
 
 use super::Answer;
@@ -152,6 +152,8 @@ impl Node {
             .collect();
         let mut parts = Vec::new();
         match &inode.layout {
+            // Attributes show blocks of a file of which only the tier has bytes, so that nobody takes it for a hole.
+            Layout::Whole if self.only_in_tier(ino).is_some() => parts.push((self.me.0, 0)),
             Layout::Whole => parts.push((self.me.0, attr.blocks * 512)),
             Layout::Striped { servers, .. } => {
                 for (index, server) in servers.iter().enumerate() {
@@ -178,7 +180,15 @@ impl Node {
             }
             _ => {}
         }
-        Ok(PeerReply::Explained(Box::new(Explained { attr, state, opens, parts })))
+        let record = self.cache.as_ref().and_then(|cache| cache.record(ino));
+        let cache = record.map(|record| CacheLine {
+            path: record.path,
+            state: record.state.word().to_owned(),
+            bytes: attr.size,
+            errno: record.errno,
+            attempts: record.attempts,
+        });
+        Ok(PeerReply::Explained(Box::new(Explained { attr, state, opens, parts, cache })))
     }
 }
 

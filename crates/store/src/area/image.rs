@@ -14,6 +14,7 @@ use std::ffi::OsStr;
 use std::fs::{File, OpenOptions};
 use std::io;
 use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::Arc;
@@ -23,7 +24,7 @@ use hayase_layout::ByteCount;
 use rustix::io::Errno;
 use rustix::mount::{MountFlags, UnmountFlags};
 
-use super::{Area, AreaError, AreaUsage, NAMES_DIRECTORY, PARTS_DIRECTORY};
+use super::{Area, AreaError, AreaMoved, AreaUsage, NAMES_DIRECTORY, PARTS_DIRECTORY};
 use crate::device::{Device, PreadDevice};
 use crate::part::PartError;
 
@@ -108,7 +109,10 @@ impl ImageArea {
         mounted.map_err(|errno| fail("mount", image, errno.into()))?;
         let area = Self {
             image: image.to_owned(),
-            mounted: MountedArea { root: mount_point.to_owned() },
+            mounted: MountedArea {
+                root: mount_point.to_owned(),
+                counters: counters_of(mount_point),
+            },
             ended: false,
         };
         marked?;
@@ -165,6 +169,10 @@ impl Area for ImageArea {
         self.mounted.usage()
     }
 
+    fn moved(&self) -> Option<AreaMoved> {
+        self.mounted.moved()
+    }
+
     fn names(&self) -> PathBuf {
         self.mounted.names()
     }
@@ -178,12 +186,14 @@ impl Area for ImageArea {
 #[derive(Clone, Debug)]
 pub struct MountedArea {
     root: PathBuf,
+    /// Where the kernel counts what its XFS moves.
+    counters: Option<PathBuf>,
 }
 
 impl MountedArea {
     /// The area mounted at `root`.
     pub fn open(root: &Path) -> Result<Self, AreaError> {
-        let area = Self { root: root.to_owned() };
+        let area = Self { root: root.to_owned(), counters: counters_of(root) };
         area.usage()?;
         Ok(area)
     }
@@ -209,6 +219,10 @@ impl Area for MountedArea {
         })
     }
 
+    fn moved(&self) -> Option<AreaMoved> {
+        moved(&std::fs::read_to_string(self.counters.as_ref()?).ok()?)
+    }
+
     fn names(&self) -> PathBuf {
         self.root.with_extension(NAMES_DIRECTORY)
     }
@@ -216,6 +230,23 @@ impl Area for MountedArea {
     fn parts(&self) -> Result<Arc<dyn Device>, PartError> {
         Ok(Arc::new(PreadDevice::open(&self.root.join(PARTS_DIRECTORY))?))
     }
+}
+
+/// The file with the counters of the XFS that is mounted at `root`: `fs/xfs/xfs_sysfs.c` of Linux.
+fn counters_of(root: &Path) -> Option<PathBuf> {
+    let device = std::fs::metadata(root).ok()?.dev();
+    let (major, minor) = (rustix::fs::major(device), rustix::fs::minor(device));
+    let device = std::fs::read_link(format!("/sys/dev/block/{major}:{minor}")).ok()?;
+    let counters = Path::new("/sys/fs/xfs").join(device.file_name()?).join("stats/stats");
+    counters.exists().then_some(counters)
+}
+
+/// The line `xpc`: bytes of delayed allocations, written, read.
+fn moved(counters: &str) -> Option<AreaMoved> {
+    let line = counters.lines().find_map(|line| line.strip_prefix("xpc "))?;
+    let mut numbers = line.split_ascii_whitespace().skip(1).map(|number| number.parse().ok());
+    let (written, read) = (numbers.next()??, numbers.next()??);
+    Some(AreaMoved { read, written })
 }
 
 /// Bytes of an image that has `size` usable ones, as measured.
@@ -334,4 +365,17 @@ fn run(
 
 fn fail(action: &'static str, path: &Path, source: io::Error) -> AreaError {
     AreaError::Io { action, path: path.to_owned(), source }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn counters_of_the_kernel_are_read() {
+        let text = "extent_alloc 1 2 3 4\nxpc 11 22 33\ndefer_relog 0\n";
+        assert_eq!(moved(text), Some(AreaMoved { read: 33, written: 22 }));
+        assert_eq!(moved("xpc 11 22\n"), None);
+        assert_eq!(moved("xpcx 1 2 3\n"), None);
+    }
 }

@@ -35,7 +35,12 @@ fn what_was_asked_for_is_usable_and_nothing_is_left() {
         assert!(usage.inodes_free > 1000);
         let mut file = std::fs::File::create(mounted.root.join("file")).unwrap();
         if size == 16 {
+            let before = area.moved().expect("this kernel counts what XFS moves");
             file.write_all(&vec![1; 16 << 20]).unwrap();
+            let after = area.moved().unwrap();
+            assert_eq!(after.written - before.written, 16 << 20);
+            assert_eq!(std::fs::read(mounted.root.join("file")).unwrap().len(), 16 << 20);
+            assert_eq!(area.moved().unwrap().read - after.read, 16 << 20);
         }
         drop(file);
         assert_eq!(loops_of(mounted.root.parent().unwrap()).len(), 1);

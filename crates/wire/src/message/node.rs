@@ -14,6 +14,7 @@ use std::time::Duration;
 use hayase_layout::{ByteCount, InodeId, NodeId, ServerId, StripePolicy};
 use serde::{Deserialize, Serialize};
 
+use super::CacheLine;
 use super::{
     AreaUse, Attr, ChecksumLine, DirEntry, Entry, FileKind, Flushed, Grants, HeldLock, Holding,
     Lock, LockAnswer, LockHeld, LockRange, MetaChange, Name, Refused, Sample, ServerStatus,
@@ -211,6 +212,8 @@ pub struct Explained {
     pub opens: Vec<(NodeId, bool, bool, String)>,
     /// Per part: server, bytes allocated.
     pub parts: Vec<(u16, u64)>,
+    /// Of a file in `cache`: where its bytes are, in the words of [`CacheLine`], or `clean`, `durable` (a copy is here), `in-tier`.
+    pub cache: Option<CacheLine>,
 }
 
 /// What happens to a recorded file. Each step does nothing the second time.

@@ -13,6 +13,14 @@ pub struct AreaUse {
     pub inodes_free: u64,
 }
 
+/// What the file system of an area was asked for since it was mounted, whoever asked: kernels for programs, its server for
+/// other nodes and for the tier.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct AreaMoved {
+    pub read: u64,
+    pub written: u64,
+}
+
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum PeerState {
     /// Never needed so far.
@@ -52,6 +60,8 @@ pub struct Sample {
     /// That passed this server on their way to readers and to parts: not what a node's kernel moved itself.
     pub bytes_read: u64,
     pub bytes_written: u64,
+    /// `None` where the area has no file system of its own.
+    pub area: Option<AreaMoved>,
     /// To and from the tier.
     pub flushed_bytes: u64,
     pub fetched_bytes: u64,
@@ -96,6 +106,8 @@ pub struct ServerStatus {
     pub requests: u64,
     pub bytes_read: u64,
     pub bytes_written: u64,
+    /// `None` where the area has no file system of its own.
+    pub area: Option<AreaMoved>,
     /// Of both, what went past the page cache of the parts.
     pub bytes_direct: u64,
     /// Of what was written, bytes of small writes that mounts had gathered.

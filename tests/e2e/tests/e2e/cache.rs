@@ -289,6 +289,14 @@ fn evicted(job: &Job, tier: &TierDir) -> TestResult {
     eventually(NOTICED, || evict()?.success().map(drop))?;
     let before = job.node(1)?.stat(&path)?;
     ensure!(before.size == bytes.len(), "{before:?}");
+    let explain = || -> anyhow::Result<Finished> {
+        let mut process = cluster.exec(1, &[&binary()?]);
+        run(process.arg("explain").arg(&path), NOTICED)?.success()
+    };
+    let told = explain()?.stdout;
+    ensure!(told.contains("no bytes of it are here") && told.contains(", 0 B allocated"), "{told}");
+    let again = evict()?.stdout;
+    ensure!(again.contains("1 files were only in the tier before"), "{again}");
     for node in [1, 0] {
         expect_file(&job.node(node)?, &path, &bytes)?;
     }
@@ -297,6 +305,8 @@ fn evicted(job: &Job, tier: &TierDir) -> TestResult {
     open.pwrite(0, Data::bytes(b"new"))?;
     let told = evict()?;
     ensure!(told.code == Some(3) && told.stdout.contains("stays"), "{told:?}");
+    let told = explain()?.stdout;
+    ensure!(told.contains("does not have this version yet"), "{told}");
     open.close()?;
     flush(job)?;
     ensure!(tier.read("f")?[..3] == *b"new");

@@ -17,6 +17,7 @@ pub(crate) fn suite() -> Suite {
         .job("daemons_are_all_there", all_there)
         .job("daemons_idle_cost_nothing", idle_cost_nothing)
         .job("daemons_memory_is_bounded", memory_is_bounded)
+        .job("daemons_count_what_a_kernel_moves", kernel_is_counted)
         .alone("daemons_idle_with_a_tier_cost_nothing", idle_with_a_tier)
         .alone("daemons_stay_on_system_cores", stay_on_system_cores)
         .alone("daemons_interrupts_go_and_come_back", interrupts_move)
@@ -37,6 +38,29 @@ fn all_there(scene: &Scene<'_>) -> TestResult {
             let shown = std::fs::read_to_string(format!("/proc/{pid}/comm"))?;
             ensure!(shown.trim() == name, "{name} is called {shown}");
         }
+    }
+    Ok(())
+}
+
+/// What a program writes to a part on its own node never passes a server, and is in the figures of the area all the same.
+fn kernel_is_counted(scene: &Scene<'_>) -> TestResult {
+    const BYTES: u64 = 8 << 20;
+    let written = || -> anyhow::Result<Option<(u64, u64)>> {
+        let mut status = std::process::Command::new(binary()?);
+        status.args(["status", "--json", "--job"]).arg(scene.job.tree().job_dir());
+        let told = run(&mut status, Duration::from_secs(40))?.success()?;
+        let told: serde_json::Value = serde_json::from_str(&told.stdout)?;
+        let server = &told["jobs"][0]["nodes"][0]["server"];
+        let written = server["area"]["written"].as_u64();
+        ensure!(written.is_some() || server["limiter"] != "image", "not counted: {server}");
+        Ok(written.zip(server["bytes_written"].as_u64()))
+    };
+    let Some(before) = written()? else { return Ok(()) };
+    scene.a.write_file(&scene.path("counted"), Data::fill(1, BYTES))?;
+    let after = written()?.context("it was counted before")?;
+    ensure!(after.0 - before.0 >= BYTES, "{} bytes are counted", after.0 - before.0);
+    if scene.job.has_passthrough() {
+        ensure!(after.1 - before.1 < BYTES, "{} bytes passed the server", after.1 - before.1);
     }
     Ok(())
 }
