@@ -54,13 +54,18 @@ local function options(script)
     return found, why
 end
 
--- Who and where: of Slurm's own record of the job.
+-- Who and where: of Slurm's own record of the job. Not of `scontrol show job`, in which the job's name stands as its user
+-- likes it, also as `UserId=root(0)`. All tasks of an array are listed.
 local function job(id)
-    local text = run("scontrol -o show job " .. quote(id))
-    local user = text:match("UserId=([^%s(]+)%(%d+%)")
-    local hosts = text:match(" NodeList=(%S+)")
-    if hosts == "(null)" then hosts = nil end
-    return user, hosts
+    local text = run("squeue -h -r -t all -j " .. quote(id) .. " -o '%A %U %N' 2>/dev/null")
+    for line in text:gmatch("[^\n]+") do
+        local found, uid, hosts = line:match("^%s*(%d+)%s+(%d+)%s*(%S*)%s*$")
+        if found == tostring(id) then
+            local user = (run("id -un " .. uid .. " 2>/dev/null")):match("^(%S+)%s*$")
+            return user, hosts ~= "" and hosts or nil
+        end
+    end
+    return nil, nil
 end
 
 local function name(id) return "bb-" .. id end
@@ -70,7 +75,6 @@ local function areas(id) return "/tmp/hayase-areas-" .. id end
 local function as_user(user, words)
     local command = "HAYASE_RUNTIME_DIR=\"" .. place .. "-$(id -u " .. quote(user) .. ")\" " .. quote(hayase)
     for _, word in ipairs(words) do command = command .. " " .. quote(word) end
-    if user == "root" then return run(command) end
     return run("runuser -u " .. quote(user) .. " -- sh -c " .. quote(command))
 end
 
@@ -114,7 +118,10 @@ end
 local function down(id, script)
     if not options(script) then return slurm.SUCCESS end
     local user = job(id)
-    if not user then return slurm.SUCCESS end
+    if not user then
+        slurm.log_error("hayase: job %s: its user is not known, so nothing is ended", id)
+        return slurm.SUCCESS
+    end
     local said, is_down = as_user(user, { "down", "--job", name(id) })
     -- What was kept stays in its storage; the job must not wait for that. The second call finds no job any more.
     if not is_down and not said:find("already down", 1, true) then

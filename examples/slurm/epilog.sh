@@ -26,11 +26,15 @@ keep() {
 
 # A link that leads nowhere is one whose directory can not be reached.
 if [ -e "$entry" ] || [ -L "$entry" ]; then
-  # `--here` reaches no other node.
-  said=$(setpriv --reuid "$SLURM_JOB_UID" --regid "$SLURM_JOB_GID" --init-groups env HAYASE_RUNTIME_DIR="$registry" \
-    timeout -k 5 "$patience" "$hayase" down --here --drain "$drain" --job "$name" 2>&1)
+  # `--here` reaches no other node. What it says goes to a file: a process of the user that keeps a pipe open would be
+  # waited for.
+  group=${SLURM_JOB_GID:-$(id -g "$SLURM_JOB_UID")}
+  said=$(mktemp) || keep "no temporary file can be made" "$storage/$name"
+  timeout -k 5 "$patience" setpriv --reuid "$SLURM_JOB_UID" --regid "$group" --init-groups \
+    env HAYASE_RUNTIME_DIR="$registry" "$hayase" down --here --drain "$drain" --job "$name" >"$said" 2>&1 </dev/null
   status=$?
-  log "$said"
+  log "$(head -c 10000 "$said" | tr -c '[:print:]\n' ' ')"
+  rm -f "$said"
   [ "$status" = 0 ] || keep "hayase down --here ended with $status" "$storage/$name"
 fi
 [ -d "$storage" ] || exit 0

@@ -30,6 +30,8 @@ pub struct Line {
     pub kind: String,
     /// Device, or whatever the file system calls its source.
     pub source: OsString,
+    /// Of a file system that a process serves (FUSE): who has mounted it.
+    pub user: Option<u32>,
 }
 
 impl Line {
@@ -107,6 +109,9 @@ fn parse(line: &[u8]) -> Option<Line> {
         point: PathBuf::from(unescape(fields.get(4)?)),
         kind: String::from_utf8_lossy(fields.get(dash + 1)?).into_owned(),
         source: unescape(fields.get(dash + 2)?),
+        user: text(dash + 3).and_then(|options| {
+            options.split(',').find_map(|option| option.strip_prefix("user_id="))?.parse().ok()
+        }),
     })
 }
 
@@ -144,8 +149,7 @@ mod tests {
 
     #[test]
     fn lines_of_the_kernel_are_read() {
-        let line =
-            "36 35 0:98 / /a\\040b\\134c rw,noatime master:1 shared:2 - fuse.hayase hayase rw";
+        let line = "36 35 0:98 / /a\\040b\\134c rw,noatime master:1 shared:2 - fuse.hayase hayase rw,user_id=7,group_id=8";
         let expected = Line {
             number: 36,
             parent: 35,
@@ -153,6 +157,7 @@ mod tests {
             point: "/a b\\c".into(),
             kind: "fuse.hayase".to_owned(),
             source: "hayase".into(),
+            user: Some(7),
         };
         assert_eq!(lines(line), [expected]);
         assert!(lines(line)[0].is_fuse());

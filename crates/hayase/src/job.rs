@@ -2,10 +2,11 @@
 //!
 //! Rooms: [`settings`] (`job.json`, and every path and name that follows from it), [`directory`]
 //! (what lies in the job directory), [`hidden`] (how it appears and disappears), [`registry`] (the jobs of this user),
-//! [`find`] (which job a command means), [`leftovers`] (removing what a job leaves), [`mark`] (whose a storage is), [`trust`] (whether another user could have written what is read), [`removal`] (whether it may be), [`ledgers`] and
+//! [`find`] (which job a command means), [`leftovers`] (removing what a job leaves), [`mark`] (whose a storage is), [`trust`] and [`distrust`] (whether another user could have written what is read), [`removal`] (whether it may be), [`ledgers`] and
 //! [`left_names`] (what the storage of its nodes says), [`error`].
 
 mod directory;
+mod distrust;
 mod error;
 mod find;
 mod hidden;
@@ -21,6 +22,7 @@ mod trust;
 pub(crate) use directory::{
     JobDir, NodeDir, SupervisorRecord, last_lines, random, write_atomically,
 };
+pub(crate) use distrust::Distrust;
 pub(crate) use error::JobError;
 pub(crate) use find::{Job, find, find_any};
 pub(crate) use leftovers::{
@@ -37,4 +39,4 @@ pub(crate) use settings::{
     FsyncAt, JobId, KernelProfile, Kind, MmapShared, Names, Reach, SETTINGS_FORMAT, Settings,
     TierSettings, TransportName, Way,
 };
-pub(crate) use trust::expect_own;
+pub(crate) use trust::{expect_own, expect_safe_way, make_private};

@@ -73,25 +73,33 @@ impl ProcessId {
     }
 
     /// A handle that does not come to mean another process; `None` when it is gone.
+    ///
+    /// One of another user is none that a file of this user may name.
     pub(crate) fn open(self) -> Option<Handle> {
+        self.open_any().filter(|_| self.is_own())
+    }
+
+    /// The same, whoever runs it: for processes that no file names.
+    pub(crate) fn open_any(self) -> Option<Handle> {
         let pidfd = match pidfd_open(Pid::from_raw(self.pid)?, PidfdFlags::empty()) {
             Ok(pidfd) => Some(pidfd),
             Err(Errno::SRCH) => return None,
             Err(_) => None,
         };
         // The handle is taken first: if the start time still fits, it is the right process.
-        (self.is_alive() && self.is_own()).then_some(Handle { id: self, pidfd })
+        self.is_alive().then_some(Handle { id: self, pidfd })
     }
 
     /// Whether it has the rights of this process's user, and no others: who acts on a process that a file names must not be
-    /// led to one of somebody else. One that can not be looked at is no reason to take it for gone.
+    /// led to one of somebody else.
     fn is_own(self) -> bool {
         match fs::read_to_string(self.proc().join("status")) {
-            Ok(status) => users(&status).is_none_or(|users| {
+            Ok(status) => users(&status).is_some_and(|users| {
                 let own = rustix::process::geteuid().as_raw();
                 users.iter().all(|user| *user == own)
             }),
-            Err(_) => true,
+            // Of others the kernel refuses everything, but to root.
+            Err(_) => !rustix::process::geteuid().is_root(),
         }
     }
 

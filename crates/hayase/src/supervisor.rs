@@ -8,7 +8,7 @@
 //! Rooms: [`keeper`] (what is up, in which order), [`teardown`] (the way back), [`fate`] (of the bytes), [`areas`] (the
 //! node's areas as mounts), [`apart`] (away from the programs), [`discard`] (not writing down what is removed),
 //! [`daemon`] (one child), [`restarts`] (when one that ended is started again),
-//! [`programs`] (programs of the job on this node), [`control`] (requests of commands), [`said`]
+//! [`programs`] (programs of the job on this node), [`orphans`] (what a killed one leaves running), [`control`] (requests of commands), [`said`]
 //! (what it tells the launcher).
 
 pub(crate) mod apart;
@@ -20,6 +20,7 @@ mod drain;
 mod events;
 mod fate;
 mod keeper;
+pub(crate) mod orphans;
 mod programs;
 mod restarts;
 pub(crate) mod said;

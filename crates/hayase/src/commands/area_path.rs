@@ -14,7 +14,7 @@ use crate::launch::mounts::is_ours;
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum AreaPathError {
     /// It lies below the mount of a job whose nodes have mounts of their own.
-    #[error("{} is in the shared area of job {job}, which only its nodes see", .path.display())]
+    #[error("{} is in an area of job {job}, which only its nodes see", .path.display())]
     OnNodesOnly {
         /// The path.
         path: PathBuf,
@@ -32,7 +32,7 @@ pub(crate) enum AreaPathError {
         job: String,
     },
     /// Some other file system.
-    #[error("{} is in no shared area", .0.display())]
+    #[error("{} is in no area of a job", .0.display())]
     Elsewhere(PathBuf),
     /// In the shared area of a job, or nowhere of a job, where only the cache area can be meant.
     #[error("{} is not in the cache area of a job", .0.display())]
@@ -61,8 +61,7 @@ impl AreaPathError {
         let absolute = absolute.unwrap_or_else(|_| path.to_owned());
         let is_foreign = matches!(errno, Errno::OPNOTSUPP | Errno::NODATA | Errno::NOENT);
         if is_foreign && !is_hayase(&absolute) {
-            let registry = Registry::open(&environment.runtime);
-            let jobs = registry.map(|registry| registry.living_first()).unwrap_or_default();
+            let jobs = Registry::open_or_none(&environment.runtime).living_first();
             let owner = jobs.iter().find_map(|job| {
                 let node = job.settings.node_of_path(&absolute)?;
                 Some((job, absolute.starts_with(job.settings.local_mount(node))))

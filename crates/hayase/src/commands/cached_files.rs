@@ -6,14 +6,12 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use anyhow::Context;
-use hayase_layout::InodeId;
-use rustix::io::Errno;
-
 use super::AreaPathError;
 use crate::config::Environment;
 use crate::job::{Job, JobId, Registry};
 use crate::wiring::status::CacheServer;
+use anyhow::Context;
+use hayase_layout::InodeId;
 
 /// How long a server may take for one file.
 const PATIENCE: Duration = Duration::from_secs(120);
@@ -56,7 +54,12 @@ pub(crate) struct CachedFiles {
 
 impl CachedFiles {
     /// A file, or all files below a directory; links are not followed.
-    pub(crate) fn below(path: &Path, environment: &Environment) -> anyhow::Result<Self> {
+    /// `verb` is the command that was typed.
+    pub(crate) fn below(
+        path: &Path,
+        verb: &'static str,
+        environment: &Environment,
+    ) -> anyhow::Result<Self> {
         let whole = fs::canonicalize(path).with_context(|| format!("find {}", path.display()))?;
         let jobs = Registry::open(&environment.runtime)?.living_first();
         let node_of = |job: &Job| {
@@ -85,9 +88,8 @@ impl CachedFiles {
         let mut files = Vec::new();
         let meta = fs::symlink_metadata(&whole)?;
         if !InodeId(meta.ino()).is_cached() {
-            return Err(
-                AreaPathError::new(Errno::OPNOTSUPP, ("flush", "use"), path, environment).into()
-            );
+            let (path, job) = (path.to_owned(), job.settings.job.to_string());
+            return Err(AreaPathError::OnNodesOnly { path, job, verb }.into());
         }
         walk(&whole, &meta, &mut files)?;
         Ok(Self { job, tier_path, node, server, found: files })
@@ -96,8 +98,8 @@ impl CachedFiles {
 
 fn walk(path: &Path, meta: &Metadata, files: &mut Vec<CachedFile>) -> anyhow::Result<()> {
     if meta.is_file() {
-        let (path, ino, bytes) = (path.to_owned(), InodeId(meta.ino()), meta.len());
-        files.push(CachedFile { path, ino, bytes });
+        let (path, ino) = (path.to_owned(), InodeId(meta.ino()));
+        files.push(CachedFile { path, ino, bytes: meta.len() });
         return Ok(());
     }
     if !meta.is_dir() {

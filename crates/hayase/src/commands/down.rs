@@ -3,13 +3,12 @@
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-use hayase_layout::ByteCount;
 use serde::Serialize;
 
 use super::job_arg::JobArg;
 use crate::config::Environment;
 use crate::exit::Status;
-use crate::job::ledgers::NotDurable;
+use crate::job::ledgers::{self, NotDurable};
 use crate::job::{JobId, Kind};
 use crate::launch::drain::Left;
 use crate::launch::stop::{How, Stopped, stop, stop_here};
@@ -77,7 +76,8 @@ pub(crate) fn run(
 impl Human for Down<'_> {
     fn write(&self, page: &mut Page) {
         let seconds = self.took_ms as f64 / 1000.0;
-        let what = if self.stopped.refused.is_empty() { "is down" } else { "is down in part" };
+        let is_whole = self.stopped.refused.is_empty() && !self.stopped.lives_on;
+        let what = if is_whole { "is down" } else { "is down in part" };
         page.title(&format!("job {} {what} ({seconds:.2} s)", self.job));
         for note in &self.stopped.notes {
             page.line(note);
@@ -112,13 +112,12 @@ pub(crate) fn write_left(page: &mut Page, left: &Left) {
         page.line(&format!("node {node}: nobody can say what of it is durable"));
     }
     if left.files > 0 {
-        let bytes = ByteCount(left.bytes);
+        let bytes = ledgers::size(left.bytes, left.at_least);
         page.line(&format!("not in the tier: {} files, {bytes}", left.files));
         let row = |line: &NotDurable| {
             let errno = std::io::Error::from_raw_os_error(line.errno);
             let why = if line.errno == 0 { String::new() } else { errno.to_string() };
-            let bytes = ByteCount(line.bytes).to_string();
-            vec![line.path.clone(), line.state.clone(), bytes, line.attempts.to_string(), why]
+            vec![line.path.clone(), line.state.clone(), line.size(), line.attempts.to_string(), why]
         };
         let rows = left.lines.iter().map(row).collect();
         page.table(&["path", "state", "bytes", "failures", "last failure"], rows);

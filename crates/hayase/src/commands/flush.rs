@@ -66,7 +66,7 @@ pub(crate) fn run(
     let patience = args.timeout.map(|seconds| Duration::from_secs(seconds.into()));
     let (job, below, files, left) = match &args.path {
         Some(path) => {
-            let mut files = CachedFiles::below(path, environment)?;
+            let mut files = CachedFiles::below(path, "flush", environment)?;
             let (count, left) = flush_below(&mut files, patience)?;
             (files.job, Some(files.tier_path), Some(count), left)
         }
@@ -121,7 +121,8 @@ fn flush_below(files: &mut CachedFiles, patience: Option<Duration>) -> anyhow::R
             left.bytes += file.bytes;
             let path = file.path.display().to_string();
             let (node, state, bytes) = (files.node, state.to_owned(), file.bytes);
-            left.lines.push(NotDurable { node, path, state, bytes, errno, attempts });
+            let at_least = false;
+            left.lines.push(NotDurable { node, path, state, bytes, at_least, errno, attempts });
         }
         pending = later;
         if !pending.is_empty() {

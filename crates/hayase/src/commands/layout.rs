@@ -137,7 +137,7 @@ pub(crate) fn run(
 /// How many nodes of the job store whose area it is.
 fn storing(path: &Path, environment: &Environment) -> Option<u16> {
     let whole = path.canonicalize().ok()?;
-    let jobs = Registry::open(&environment.runtime).ok()?.living_first();
+    let jobs = Registry::open_or_none(&environment.runtime).living_first();
     let job = jobs.into_iter().find(|job| job.settings.node_of_path(&whole).is_some())?;
     let stores = job.all_nodes().filter(|node| job.settings.has_storage(*node));
     u16::try_from(stores.count()).ok()

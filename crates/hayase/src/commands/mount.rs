@@ -87,6 +87,9 @@ pub(crate) enum MountPathError {
     /// One container, no directory of them.
     #[error("{} is a container itself", .0.display())]
     Container(PathBuf),
+    /// What is in it would be hidden.
+    #[error("{} is not empty", .0.display())]
+    NotEmpty(PathBuf),
     /// A key, and nothing that could be sealed.
     #[error("a key was given, but {} holds no packs", .0.display())]
     NoPacks(PathBuf),
@@ -97,6 +100,7 @@ impl MountPathError {
     pub(crate) fn help(&self) -> Option<String> {
         Some(match self {
             Self::Nested { .. } => "mount it somewhere else".to_owned(),
+            Self::NotEmpty(_) => "mount it on an empty directory".to_owned(),
             Self::NoPacks(_) => "name the directory that holds `.hayase-packs`".to_owned(),
             Self::Container(path) => match path.parent() {
                 Some(parent) => format!("mount the directory that it is in: {}", parent.display()),
@@ -154,12 +158,43 @@ impl What {
     }
 }
 
+/// Names at the top of a directory that are looked at, to see what is in it.
+const NAMES_MAX: usize = 4096;
+
+/// What a person should know of a directory in which there is nothing to be shown: it may be the wrong one.
+fn warning_of(what: &What) -> Option<String> {
+    let What::Containers(dir) = what else { return None };
+    let entries = std::fs::read_dir(dir).ok()?.flatten().take(NAMES_MAX);
+    let is_seen = |entry: std::fs::DirEntry| {
+        let is_below = entry.file_type().is_ok_and(|kind| kind.is_dir());
+        is_below || Container::is_at(&entry.path()).unwrap_or(true)
+    };
+    let has_some = entries.into_iter().any(is_seen);
+    (!has_some).then(|| {
+        format!(
+            "{} has neither packs nor containers: its files are shown as they are",
+            dir.display()
+        )
+    })
+}
+
 /// A directory of Gfarm that holds packs; `None`: it is one to be mounted itself.
 fn has_packs(gfarm: &Gfarm) -> anyhow::Result<bool> {
     let key = Key::new(hayase_stage::pack::DIRECTORY).expect("the name of a directory");
     match gfarm.tree().map(|tree| tree.directory(&key)) {
         None | Some(Err(TierError::Missing { .. } | TierError::NotObject { .. })) => Ok(false),
         Some(found) => Ok(found.map(|_| true)?),
+    }
+}
+
+fn expect_empty(mount_point: &Path) -> anyhow::Result<()> {
+    let failed = || format!("look into {}", mount_point.display());
+    let entries = std::fs::read_dir(mount_point).with_context(failed)?;
+    // The directory that fsck(8) of ext4 keeps is nothing that anybody would miss.
+    let is_seen = |entry: std::fs::DirEntry| entry.file_name() != "lost+found";
+    match entries.flatten().any(is_seen) {
+        false => Ok(()),
+        true => Err(MountPathError::NotEmpty(mount_point.to_owned()).into()),
     }
 }
 
@@ -176,6 +211,11 @@ pub(crate) fn run(
     args.endpoint.apply();
     let mount_point = canonical(&args.mount_point)?;
     let what = What::of(&args.dir, &mount_point)?;
+    // Who is told has looked already.
+    if !args.tell {
+        expect_empty(&mount_point)?;
+        warning_of(&what).iter().for_each(|warning| output.note(warning));
+    }
     if matches!(what, What::Containers(_)) && args.key.is_given() {
         return Err(MountPathError::NoPacks(args.dir.clone().into()).into());
     }

@@ -250,6 +250,7 @@ fn settings_of(dir: &Path) -> anyhow::Result<Settings> {
     if job.is_alive() {
         bail!("job {} is up: use `hayase flush`, or end it first", job.settings.job);
     }
+    expect_own(&job.settings.job_storage())?;
     wait_for_programs(&job.settings)?;
     // Mounts of a job that was killed on this machine keep its images busy.
     detach_areas(&job.settings);
@@ -259,7 +260,7 @@ fn settings_of(dir: &Path) -> anyhow::Result<Settings> {
 /// Nothing of the job whose bytes were kept writes there any more.
 fn expect_ended(kept: &Settings) -> anyhow::Result<()> {
     let of_job = |job: &Job| job.settings.mark == kept.mark;
-    let listed = Registry::open(&kept.runtime)?.jobs().into_iter().find(of_job);
+    let listed = Registry::open_or_none(&kept.runtime).jobs().into_iter().find(of_job);
     if let Some(node) = (0..kept.nodes).find(|node| left_names::is_served(kept, *node)) {
         bail!(
             "the server of node {node} of job {} still runs: end it with `hayase down`",

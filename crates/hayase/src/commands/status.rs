@@ -14,7 +14,7 @@ use crate::config::Environment;
 use crate::cpu_budget::CpuBudget;
 use crate::exit::Status;
 use crate::job::ledgers::{self, NotDurable};
-use crate::job::{Job, JobId, Registry, Settings};
+use crate::job::{Job, JobError, JobId, Registry, Settings};
 use crate::launch::tree::{Answer, JOIN_PATIENCE, Session};
 use crate::metrics::{self, Measured};
 use crate::output::Output;
@@ -67,6 +67,9 @@ pub(crate) struct JobStatus {
     pub(crate) kind: &'static str,
     /// `up`, `damaged` (a node or a daemon is missing), `dead` (no process is left).
     pub(crate) state: &'static str,
+    /// What protects the bytes of files between nodes; `None` with one node.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) payload: Option<Payload>,
     pub(crate) shared_bytes: u64,
     pub(crate) local_bytes: u64,
     /// Nodes that carry the storage of all.
@@ -126,6 +129,30 @@ impl NodeStatus {
     }
 }
 
+/// What protects the bytes of files on their way between nodes (docs/SECURITY.md).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub(crate) enum Payload {
+    /// Nobody on the path can read or change them unnoticed.
+    Encrypted,
+    /// Who can change packets can change them.
+    NotAuthenticated,
+}
+
+impl Payload {
+    fn of(settings: &Settings) -> Option<Self> {
+        let which = if settings.encrypt { Self::Encrypted } else { Self::NotAuthenticated };
+        (settings.nodes > 1).then_some(which)
+    }
+
+    fn in_words(self) -> &'static str {
+        match self {
+            Self::Encrypted => "encrypted",
+            Self::NotAuthenticated => "not authenticated (`hayase up --encrypt` changes that)",
+        }
+    }
+}
+
 /// Asks every node of every job that is meant.
 pub(crate) fn run(
     args: &StatusArgs,
@@ -138,8 +165,9 @@ pub(crate) fn run(
     } else {
         (registry.jobs(), registry.damaged())
     };
-    damaged.iter().for_each(|error| output.note(&error.to_string()));
-    let status = if damaged.is_empty() { Status::Done } else { Status::Partly };
+    damaged.iter().for_each(|error| output.note(&error.with_help()));
+    let is_known = damaged.iter().all(JobError::is_theirs);
+    let status = if is_known { Status::Done } else { Status::Partly };
     let with_ledger = args.ledger;
     let jobs: Vec<_> = jobs.iter().map(look_at).collect();
     if args.prometheus {
@@ -205,6 +233,7 @@ pub(crate) fn look_at(job: &Job) -> JobStatus {
         kind: settings.kind.word(),
         state: state_of(&nodes, settings),
         storage_nodes: settings.groups().servers().iter().map(|server| server.0).collect(),
+        payload: Payload::of(settings),
         shared_bytes: settings.shared.get(),
         local_bytes: settings.local.get(),
         limiter,
@@ -363,6 +392,7 @@ pub(crate) mod tests {
             storage: settings.job_storage(),
             kind: settings.kind.word(),
             state: "up",
+            payload: Payload::of(settings),
             shared_bytes: settings.shared.get(),
             local_bytes: settings.local.get(),
             storage_nodes: Vec::new(),
@@ -375,6 +405,25 @@ pub(crate) mod tests {
             lost_files: Vec::new(),
             lost_files_total: 0,
             without_coordinator: Vec::new(),
+        }
+    }
+
+    #[test]
+    fn what_protects_the_bytes_between_nodes_is_said() {
+        for (nodes, encrypt, said) in [
+            (1, false, None),
+            (2, false, Some("payload         not authenticated (`")),
+            (2, true, Some("payload         encrypted")),
+        ] {
+            let mut settings = crate::job::sample_settings(crate::job::Kind::ThisMachine, nodes);
+            settings.encrypt = encrypt;
+            let mut page = crate::output::Page::new(false);
+            crate::output::Human::write(&status_of(&settings), &mut page);
+            let text = page.text();
+            match said {
+                Some(said) => assert!(text.contains(said), "{text}"),
+                None => assert!(!text.contains("payload"), "{text}"),
+            }
         }
     }
 }

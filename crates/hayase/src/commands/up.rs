@@ -212,7 +212,7 @@ pub(crate) fn launch(
                 format!("removed what job {job} had left; its processes had ended")
             }
             Dead::Kept(job, why) => format!("job {job} has ended: {why}"),
-            Dead::Unknown(why) => why.to_string(),
+            Dead::Unknown(why) => why.with_help(),
         });
     }
     let plan = plan::plan(args, environment)?;

@@ -139,8 +139,11 @@ impl JobDir {
 
     /// Reads `job.json`, or its copy; what another user could have written is refused before anything is read.
     pub(crate) fn settings(&self) -> Result<Settings, JobError> {
-        trust::expect_own(&self.0)?;
         let not_a_job = || JobError::NotAJob { path: self.0.clone(), from_environment: false };
+        // What was not there a moment ago may be somebody else's now.
+        if !trust::expect_own(&self.0)? {
+            return Err(not_a_job());
+        }
         let settings: Settings =
             kept_file::read_either(&self.settings_file())?.ok_or_else(not_a_job)?;
         if settings.format != SETTINGS_FORMAT {

@@ -3,6 +3,7 @@
 use std::io;
 use std::path::PathBuf;
 
+use super::Distrust;
 use crate::kept_file::KeptFileError;
 
 /// Why there is no such job, or none that can be used.
@@ -77,7 +78,7 @@ pub(crate) enum JobError {
         nodes: u16,
     },
     /// The directory of this user's jobs is not theirs alone.
-    #[error("{} is not a directory that this user made for itself alone", .path.display())]
+    #[error("{} belongs to another user, or others can enter it", .path.display())]
     UnsafeRuntime {
         /// Which.
         path: PathBuf,
@@ -85,10 +86,12 @@ pub(crate) enum JobError {
     /// Somebody else may have written what a command would act on.
     #[error("{} is not used: {why}", .path.display())]
     Foreign {
-        /// A directory of a job, or one on the way to it.
+        /// Which directory.
         path: PathBuf,
-        /// In words.
-        why: String,
+        /// What speaks against it.
+        why: Distrust,
+        /// The link in the directory of jobs that leads there.
+        entry: Option<PathBuf>,
     },
     /// The system refused.
     #[error("{action} {}", .path.display())]
@@ -142,25 +145,31 @@ impl JobError {
                     .to_owned()
             }
             Self::Unknowable { .. } => return None,
-            Self::Dead { job } => format!("remove what it left with `hayase down --job {job}`"),
+            Self::Dead { job } => format!(
+                "`hayase down --job {job}` ends what is left of it, and says how to bring to the tier what is not there"
+            ),
             Self::Exists { job, .. } => {
                 format!("take it down with `hayase down --job {job}`, or choose another --job")
             }
             Self::NoSuchNode { .. } => "`hayase status` lists the nodes".to_owned(),
             Self::UnsafeRuntime { .. } => {
-                "remove it, or set HAYASE_RUNTIME_DIR to a directory of your own with mode 0700"
+                "remove it, or have root remove it, or set HAYASE_RUNTIME_DIR to a directory of your own with mode 0700"
                     .to_owned()
             }
-            Self::Foreign { .. } => {
-                "run this as the user whose job it is (as root: `runuser -u USER -- hayase ...`); what the directory of a job \
-                 says is acted on with the rights of the caller, so nobody else may write it or put another in its place"
-                    .to_owned()
+            Self::Foreign { entry: Some(entry), .. } => {
+                format!("remove {} to forget it", entry.display())
             }
+            Self::Foreign { why, .. } => why.help().to_owned(),
             Self::Io { .. } => return None,
         })
     }
 
-    /// The person named something that is not there.
+    /// It is somebody else's job, to which a link leads.
+    pub(crate) fn is_theirs(&self) -> bool {
+        matches!(self, Self::Foreign { why: Distrust::Owner(_), .. })
+    }
+
+    /// The person named something that is not there, or not theirs.
     pub(crate) fn is_usage(&self) -> bool {
         let is_of_the_system = matches!(
             self,

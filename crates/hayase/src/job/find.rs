@@ -28,22 +28,23 @@ pub(crate) fn find_any(
     named: Option<&OsString>,
     environment: &Environment,
 ) -> Result<Job, JobError> {
-    let registry = Registry::open(&environment.runtime)?;
     if let Some(name) = named {
-        return by_name(name, &registry);
+        return by_name(name, &environment.runtime);
     }
     if let Some(name) = &environment.job {
-        return by_name(name, &registry).map_err(|error| match error {
+        return by_name(name, &environment.runtime).map_err(|error| match error {
             JobError::NotAJob { path, .. } => JobError::NotAJob { path, from_environment: true },
             other => other,
         });
     }
-    the_only_one(&registry)
+    the_only_one(&Registry::open(&environment.runtime)?)
 }
 
-/// One dead job among living ones is not what anybody means. One of which nothing is known may live.
+/// One dead job among living ones is not what anybody means. One of which nothing is known may live; one of somebody else is
+/// none of this user.
 fn the_only_one(registry: &Registry) -> Result<Job, JobError> {
     let (mut jobs, mut damaged) = (registry.jobs(), registry.damaged());
+    damaged.retain(|error| !error.is_theirs());
     let may_live = |job: &Job| job.is_alive() || !job.unknowable(job.all_nodes()).is_empty();
     let living: Vec<_> = jobs.iter().filter(|job| may_live(job)).cloned().collect();
     if !living.is_empty() {
@@ -62,10 +63,14 @@ fn the_only_one(registry: &Registry) -> Result<Job, JobError> {
     }
 }
 
-fn by_name(name: &OsStr, registry: &Registry) -> Result<Job, JobError> {
+/// The registry is asked only for what can be the name of a job in it.
+fn by_name(name: &OsStr, runtime: &Path) -> Result<Job, JobError> {
     let as_path = Path::new(name);
     let id = name.to_str().and_then(|text| text.parse::<JobId>().ok());
-    let entry = id.as_ref().map(|id| registry.entry(id)).filter(|entry| entry.exists());
+    let entry = match &id {
+        Some(id) => Registry::open(runtime)?.known(id),
+        None => None,
+    };
     let path = match (entry, id) {
         (Some(entry), _) => entry,
         (None, Some(id)) if !as_path.exists() => {

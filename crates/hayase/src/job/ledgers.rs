@@ -6,10 +6,10 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use anyhow::Context;
-use hayase_layout::{InodeId, Layout};
+use hayase_layout::{ByteCount, InodeId, Layout};
 use hayase_store::area::PARTS_DIRECTORY;
 use hayase_store::device::Device;
-use hayase_store::{Ledger, LedgerRecord, PreadDevice, Salvaged, ops};
+use hayase_store::{Ledger, LedgerRecord, PartId, PreadDevice, Salvaged, ops};
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
@@ -37,10 +37,26 @@ pub(crate) struct NotDurable {
     pub(crate) state: String,
     /// Bytes.
     pub(crate) bytes: u64,
+    /// There may be more: nobody who could know answers.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub(crate) at_least: bool,
     /// Of the last failure; 0 when there was none.
     pub(crate) errno: i32,
     /// Failures in a row.
     pub(crate) attempts: u32,
+}
+
+impl NotDurable {
+    /// For people.
+    pub(crate) fn size(&self) -> String {
+        size(self.bytes, self.at_least)
+    }
+}
+
+/// So many bytes, or more.
+pub(crate) fn size(bytes: u64, at_least: bool) -> String {
+    let more = if at_least { " or more" } else { "" };
+    format!("{}{more}", ByteCount(bytes))
 }
 
 /// What the tier does not have of a node whose server does not answer: its ledger says, if that is on this machine and can be
@@ -56,15 +72,31 @@ pub(crate) fn left_of(settings: &Settings, node: u16) -> Option<Vec<NotDurable>>
     if settings.tier.is_none() || !settings.ledger(node).exists() {
         return None;
     }
-    let line = |record: LedgerRecord| NotDurable {
+    Some(not_durable(settings, node).ok()?.iter().map(|left| line(settings, node, left)).collect())
+}
+
+fn line(settings: &Settings, node: u16, record: &LedgerRecord) -> NotDurable {
+    let seen = seen_bytes(settings, node, record);
+    NotDurable {
         node,
         path: String::from_utf8_lossy(&record.path).into_owned(),
         state: record.state.word().to_owned(),
-        bytes: record.bytes,
+        bytes: seen.unwrap_or(record.bytes),
+        at_least: seen.is_none(),
         errno: record.errno,
         attempts: record.attempts,
-    };
-    Some(not_durable(settings, node).ok()?.into_iter().map(line).collect())
+    }
+}
+
+/// How large a file is now that nobody serves: its ledger knows only how large it was when it was sent last. `None` where its
+/// part can not be seen from here: in an image that is not mounted, or on several nodes.
+fn seen_bytes(settings: &Settings, node: u16, record: &LedgerRecord) -> Option<u64> {
+    if record.layout != Layout::Whole {
+        return None;
+    }
+    let part = PartId { ino: record.ino, epoch: 0, index: 0 };
+    let path = settings.shared_root(node).join(PARTS_DIRECTORY).join(part.to_string());
+    Some(fs::metadata(path).ok()?.len())
 }
 
 /// What the tier does not have of one node. A node without a ledger on this machine has nothing.
@@ -207,18 +239,8 @@ pub(crate) fn write_list(settings: &Settings, node: u16) -> anyhow::Result<()> {
     if left.is_empty() {
         return Ok(());
     }
-    let line = |record: &LedgerRecord| {
-        json!({
-            "node": node,
-            "path": String::from_utf8_lossy(&record.path),
-            "state": record.state.word(),
-            "bytes": record.bytes,
-            "errno": record.errno,
-            "attempts": record.attempts,
-        })
-    };
-    let bytes: u64 = left.iter().map(|record| record.bytes).sum();
-    let files: Vec<_> = left.iter().map(line).collect();
+    let files: Vec<_> = left.iter().map(|record| line(settings, node, record)).collect();
+    let bytes: u64 = files.iter().map(|file| file.bytes).sum();
     tracing::warn!(files = files.len(), bytes, "not in the tier: kept for `hayase resume`");
     let list = json!({ "job": settings.job, "bytes": bytes, "files": files });
     let path = settings.job_storage().join(format!("{NOT_IN_TIER}{node}.json"));
@@ -270,7 +292,7 @@ mod tests {
     use std::net::Ipv4Addr;
 
     use hayase_layout::ServerId;
-    use hayase_store::{FileState, PartId};
+    use hayase_store::FileState;
 
     use super::*;
     use crate::job::{FsyncAt, Kind, TierSettings, sample_settings as sample};

@@ -97,7 +97,7 @@ fn has_ended(job: &Job) -> bool {
 /// Takes the mounts of other jobs out of this process's own mount namespace, which began as a copy of
 /// the machine's: kept here, they would stay busy after those jobs have ended.
 pub(crate) fn hide_others(ours: &Settings) {
-    let others = Registry::open(&ours.runtime).map(|registry| registry.jobs()).unwrap_or_default();
+    let others = Registry::open_or_none(&ours.runtime).jobs();
     for Job { settings, .. } in others.into_iter().filter(|job| job.settings.job != ours.job) {
         for node in 0..settings.nodes {
             settings.area_mounts(node).iter().for_each(|place| detach_below(place));
@@ -118,8 +118,10 @@ pub(crate) fn clean_resumed(settings: &Settings, dir: &Path, removable: Removabl
     // On one machine without namespaces the images of a killed job are mounted still.
     remove_job_storage(settings);
     let dir = JobDir::new(dir);
-    if dir.settings().is_ok() {
-        clean(&Job { dir, settings: settings.clone() }, removable);
+    match dir.settings() {
+        Ok(_) => clean(&Job { dir, settings: settings.clone() }, removable),
+        Err(JobError::NotAJob { .. }) => {}
+        Err(error) => tracing::warn!("the job directory stays: {}", error.with_help()),
     }
     for made in settings.made.iter().rev() {
         let _ = fs::remove_dir(made);

@@ -2,14 +2,15 @@
 //!
 //! An entry is a job directory itself (the default place), or a symbolic link to one elsewhere.
 //! The directory lies below `/tmp`, where anybody could have made it before its user did. So nothing of it is read, and no
-//! link in it is followed, unless it belongs to this user and nobody else can write there; who makes it lets nobody enter.
+//! link in it is followed, unless it belongs to this user and nobody else can write to it; it is made so that nobody else
+//! can enter it.
 
 use std::fs;
 use std::io;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
-use super::{Job, JobDir, JobError, JobId, expect_own, hidden};
+use super::{Distrust, Job, JobDir, JobError, JobId, expect_own, hidden};
 
 /// Entries that are looked at; more than anybody has jobs on a machine.
 const ENTRIES_MAX: usize = 4096;
@@ -18,20 +19,24 @@ const ENTRIES_MAX: usize = 4096;
 #[derive(Clone, Debug)]
 pub(crate) struct Registry {
     jobs: PathBuf,
+    /// What is made there after this was found out may be somebody else's, and is not read.
+    is_there: bool,
 }
 
 impl Registry {
     /// Below `runtime`, which need not exist yet; refuses one that somebody else could have prepared.
     pub(crate) fn open(runtime: &Path) -> Result<Self, JobError> {
         let jobs = runtime.join("jobs");
-        for path in [runtime, &jobs] {
-            match fs::symlink_metadata(path) {
-                Err(error) if error.kind() == io::ErrorKind::NotFound => break,
-                found => expect(path, &found.map_err(JobError::io("look at", path))?, 0o022)?,
-            }
-            expect_own(path)?;
-        }
-        Ok(Self { jobs })
+        let is_there = is_own(runtime)? && is_own(&jobs)?;
+        Ok(Self { jobs, is_there })
+    }
+
+    /// The same for questions that can do without: where it is refused, no job is known, and a warning says why.
+    pub(crate) fn open_or_none(runtime: &Path) -> Self {
+        Self::open(runtime).unwrap_or_else(|error| {
+            tracing::warn!("no jobs are known: {error}");
+            Self { jobs: runtime.join("jobs"), is_there: false }
+        })
     }
 
     /// The same, made where it is missing.
@@ -44,9 +49,15 @@ impl Registry {
                 _ => {}
             }
             let found = fs::symlink_metadata(path).map_err(JobError::io("look at", path))?;
-            expect(path, &found, 0o077)?;
+            refuse_unless_own(path, &found, 0o077)?;
         }
         Self::open(runtime)
+    }
+
+    /// The entry of a job that is known.
+    pub(crate) fn known(&self, job: &JobId) -> Option<PathBuf> {
+        let entry = self.entry(job);
+        (self.is_there && entry.exists()).then_some(entry)
     }
 
     /// The entry of a job, whether it exists or not.
@@ -82,9 +93,13 @@ impl Registry {
 
     /// Removes a link of the registry in `runtime`; a job directory that lies there is removed as such.
     pub(crate) fn forget(runtime: &Path, job: &JobId) {
-        match Self::open(runtime).map(|registry| registry.entry(job)) {
-            Ok(entry) if entry.is_symlink() => drop(fs::remove_file(entry)),
-            Ok(_) => {}
+        match Self::open(runtime) {
+            Ok(registry) => {
+                let entry = registry.entry(job);
+                if registry.is_there && entry.is_symlink() {
+                    let _ = fs::remove_file(entry);
+                }
+            }
             Err(error) => tracing::warn!("the entry of job {job} stays: {error}"),
         }
     }
@@ -92,7 +107,9 @@ impl Registry {
     /// Every entry that leads to a readable job, by name. Links that lead nowhere, and what killed commands
     /// left, are removed.
     pub(crate) fn jobs(&self) -> Vec<Job> {
-        hidden::sweep(&self.jobs);
+        if self.is_there {
+            hidden::sweep(&self.jobs);
+        }
         let mut jobs: Vec<Job> = self.found().filter_map(Result::ok).collect();
         jobs.sort_by(|a, b| a.settings.job.cmp(&b.settings.job));
         jobs
@@ -112,21 +129,48 @@ impl Registry {
     }
 
     fn found(&self) -> impl Iterator<Item = Result<Job, JobError>> {
-        let entries = fs::read_dir(&self.jobs).into_iter().flatten().flatten().take(ENTRIES_MAX);
+        let entries = self.is_there.then(|| fs::read_dir(&self.jobs).ok()).flatten();
+        let entries = entries.into_iter().flatten().flatten().take(ENTRIES_MAX);
         entries.filter_map(|entry| {
             let path = entry.path();
-            let Ok(target) = fs::canonicalize(&path) else {
-                let _ = fs::remove_file(&path);
-                return None;
+            let target = match fs::canonicalize(&path) {
+                Ok(target) => target,
+                Err(error) => {
+                    // A storage that does not answer now may be there later.
+                    if error.kind() == io::ErrorKind::NotFound && path.is_symlink() {
+                        let _ = fs::remove_file(&path);
+                    }
+                    return None;
+                }
             };
             let dir = JobDir::new(target);
-            Some(dir.settings().map(|settings| Job { dir, settings }))
+            Some(match dir.settings() {
+                Ok(settings) => Ok(Job { dir, settings }),
+                Err(JobError::Foreign { path: target, why, .. }) => {
+                    // A link to what is somebody else's; a job directory itself is not to be removed.
+                    let is_theirs = matches!(why, Distrust::Owner(_)) && path.is_symlink();
+                    Err(JobError::Foreign { path: target, why, entry: is_theirs.then_some(path) })
+                }
+                Err(error) => Err(error),
+            })
         })
     }
 }
 
-/// Refuses what is no directory of this user, or gives others some of these rights.
-fn expect(path: &Path, found: &fs::Metadata, rights: u32) -> Result<(), JobError> {
+/// Whether a directory is there, to which nobody else can write.
+fn is_own(path: &Path) -> Result<bool, JobError> {
+    match fs::symlink_metadata(path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
+        found => {
+            let found = found.map_err(JobError::io("look at", path))?;
+            refuse_unless_own(path, &found, 0o022)?;
+            expect_own(path)
+        }
+    }
+}
+
+/// Refuses anything but a directory of this user that gives others none of `rights`.
+fn refuse_unless_own(path: &Path, found: &fs::Metadata, rights: u32) -> Result<(), JobError> {
     let uid = rustix::process::geteuid().as_raw();
     if found.is_dir() && found.uid() == uid && found.mode() & rights == 0 {
         return Ok(());
@@ -139,6 +183,7 @@ mod tests {
     use std::os::unix::fs::PermissionsExt;
 
     use super::*;
+    use crate::job::{Kind, sample_settings};
 
     #[test]
     fn a_directory_that_others_can_enter_is_refused() {
@@ -167,6 +212,24 @@ mod tests {
         std::os::unix::fs::symlink(&runtime, &link).unwrap();
         assert!(is_refused(Registry::open(&link)));
         Registry::open(&runtime).unwrap();
+    }
+
+    /// A stranger makes it right after a command has looked.
+    #[test]
+    fn what_was_not_there_is_not_read() {
+        let top = tempfile::tempdir().unwrap();
+        let runtime = top.path().join("r");
+        let registry = Registry::open(&runtime).unwrap();
+        let job: JobId = "bait".parse().unwrap();
+        fs::create_dir_all(&registry.jobs).unwrap();
+        let dangling = registry.entry(&"dangling".parse().unwrap());
+        std::os::unix::fs::symlink("/nowhere", &dangling).unwrap();
+        let dir = JobDir::new(registry.entry(&job));
+        dir.create(1).unwrap();
+        dir.write_settings(&sample_settings(Kind::ThisMachine, 1)).unwrap();
+        assert!(registry.jobs().is_empty() && registry.damaged().is_empty());
+        assert!(registry.known(&job).is_none() && dangling.is_symlink());
+        assert_eq!(Registry::open(&runtime).unwrap().jobs().len(), 1, "who looks now");
     }
 
     #[test]

@@ -27,6 +27,9 @@ pub(crate) struct Left {
     pub(crate) files: u64,
     /// Their bytes.
     pub(crate) bytes: u64,
+    /// There may be more: of some files nobody can say.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub(crate) at_least: bool,
     /// Some of them, by path.
     pub(crate) lines: Vec<NotDurable>,
     /// Second versions of files that somebody else changed, beside which ours are.
@@ -71,6 +74,7 @@ impl Left {
                     path: line.path.clone(),
                     state: line.state.clone(),
                     bytes: line.bytes,
+                    at_least: false,
                     errno: line.errno,
                     attempts: line.attempts,
                 }));
@@ -78,6 +82,7 @@ impl Left {
             (Some(lines), None) => {
                 self.files += lines.len() as u64;
                 self.bytes += lines.iter().map(|line| line.bytes).sum::<u64>();
+                self.at_least |= lines.iter().any(|line| line.at_least);
                 self.lines.extend(lines);
             }
             (None, None) => self.unknown.push(node),

@@ -9,8 +9,8 @@ use std::time::{Duration, Instant};
 use super::plan::{Plan, PlanError};
 use crate::config::Environment;
 use crate::job::{
-    Job, JobDir, JobError, Kind, Registry, Settings, is_ours, mark_storage, remove_leftovers,
-    write_atomically,
+    Job, JobDir, JobError, Kind, Registry, Settings, expect_safe_way, is_ours, make_private,
+    mark_storage, remove_leftovers, write_atomically,
 };
 
 /// How long a host may take between making the job's place in a storage and marking it.
@@ -22,7 +22,7 @@ pub(crate) fn prepare(plan: Plan, environment: &Environment) -> anyhow::Result<J
     let Plan { dir, mut settings } = plan;
     let registry = Registry::make(&environment.runtime)?;
     if let Some(parent) = dir.path().parent() {
-        fs::create_dir_all(parent).map_err(JobError::io("make", parent))?;
+        make_private(parent).map_err(JobError::io("make", parent))?;
     }
     // Hosts make the directories of their nodes themselves, here or in a copy of their own.
     let is_hosts = settings.kind == Kind::Hosts;
@@ -80,10 +80,16 @@ fn fill(dir: &JobDir, settings: &Settings, registry: &Registry) -> anyhow::Resul
         make_all(&settings.storage, &mut Vec::new())
             .map_err(JobError::io("make storage", &settings.storage))?;
     }
+    // Only now: what was not there before may be somebody else's.
+    expect_safe_way(&settings.storage)?;
     claim_storage(settings)?;
     for place in (0..settings.nodes).flat_map(|node| settings.area_mounts(node)) {
         let made = make_all(&place, &mut Vec::new());
-        made.map_err(|error| PlanError::MountPoint { path: place, why: error.to_string() })?;
+        made.map_err(|error| PlanError::MountPoint {
+            path: place.clone(),
+            why: error.to_string(),
+        })?;
+        expect_safe_way(&place)?;
     }
     write_hosts(dir, settings)?;
     let own = dir.own_node();

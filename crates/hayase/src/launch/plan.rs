@@ -17,7 +17,7 @@ use crate::commands::up::UpArgs;
 use crate::config::Environment;
 use crate::job::{
     Job, JobDir, JobError, JobId, Kind, Reach, Registry, SETTINGS_FORMAT, Settings, TierSettings,
-    TransportName,
+    TransportName, expect_safe_way,
 };
 use crate::moment;
 use crate::process::{ProcessId, boot_id};
@@ -387,12 +387,15 @@ fn choose_stripe(args: &UpArgs, nodes: u16) -> Result<Option<StripePolicy>, Plan
 
 /// What is there already and would be in the way.
 fn check_places(settings: &Settings, dir: &Path, living: &[Job]) -> anyhow::Result<()> {
+    expect_safe_way(dir)?;
     if dir.exists() {
         return Err(PlanError::JobDirExists(dir.to_owned()).into());
     }
     if settings.kind == Kind::Hosts {
         return Ok(());
     }
+    expect_safe_way(&settings.storage)?;
+    expect_safe_way(&settings.mount)?;
     if settings.job_storage().exists() {
         let path = settings.storage.clone();
         return Err(PlanError::StorageTaken { path, job: settings.job.clone() }.into());
@@ -400,7 +403,13 @@ fn check_places(settings: &Settings, dir: &Path, living: &[Job]) -> anyhow::Resu
     // Removing a directory detaches what other namespaces have mounted on it, so even jobs with
     // namespaces of their own must not share mount points.
     if let Some(other) = living.iter().find(|job| job.settings.mount == settings.mount) {
-        let why = format!("job {} has its areas there", other.settings.job);
+        let name = &other.settings.job;
+        let why = match other.is_alive() {
+            true => format!("job {name} has its areas there"),
+            false => format!(
+                "job {name}, which has ended, left its areas there (`hayase down --job {name}` takes them away)"
+            ),
+        };
         return Err(PlanError::MountPoint { path: settings.mount.clone(), why }.into());
     }
     for node in 0..settings.nodes {

@@ -16,6 +16,7 @@ use crate::job::{
 use crate::output::Output;
 use crate::process::{Handle, wait_ended};
 use crate::supervisor::control::{Call, Reply, Request};
+use crate::supervisor::orphans;
 use crate::wiring::resume::{expect_unused, keep_node};
 
 /// How long a node may take for its mounts, and again for everything else.
@@ -73,6 +74,9 @@ pub(crate) struct Stopped {
     pub(crate) keeps_for_others: bool,
     /// Where the bytes of the areas were kept, when that was asked for or has to be.
     pub(crate) kept: Option<std::path::PathBuf>,
+    /// Something of a node is still there, as `notes` say: an open file, or storage that could not be put away.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub(crate) lives_on: bool,
     /// `hayase resume` does not find there what it needs.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub(crate) is_orphaned: bool,
@@ -94,12 +98,13 @@ pub(crate) fn stop(job: &Job, how: How<'_>, output: &Output) -> Stopped {
     stopped.leaves(&unknowable);
     let is_unknowable =
         |node: usize| unknowable.iter().any(|(known, _)| usize::from(*known) == node);
-    let mut session = (!elsewhere.is_empty()).then(|| Session::open(job, &elsewhere));
     for (node, found) in supervisors.iter().enumerate() {
         if found.is_none() && !elsewhere.contains(&(node as u16)) && !is_unknowable(node) {
-            stopped.notes.push(format!("node {node}: its supervisor had ended before"));
+            stopped.finds_dead(job, node as u16);
         }
     }
+    // Only now: what connects us carries the job's mark where we do.
+    let mut session = (!elsewhere.is_empty()).then(|| Session::open(job, &elsewhere));
     for round in [Round::Mounts, Round::Rest] {
         if round == Round::Rest && !how.discard {
             let here: Vec<u16> = (0..nodes).filter(|node| !elsewhere.contains(node)).collect();
@@ -163,6 +168,7 @@ pub(crate) fn stop(job: &Job, how: How<'_>, output: &Output) -> Stopped {
                     stopped.notes.extend(notes.iter().map(|note| format!("node {node}: {note}")));
                 }
             }
+            stopped.lives_on = !is_left;
             let have_ended = supervisors.iter().all(Option::is_none) && unknowable.is_empty();
             stopped.is_kept_of(job);
             // Programs that have a file of the job open are found by its mounts.
@@ -303,6 +309,14 @@ impl Stopped {
     fn refuses(&mut self, kept: Option<Kept>) {
         let why = kept.filter(Kept::is_wrong).map(|kept| kept.to_string());
         self.refused.extend(why.filter(|why| !self.refused.contains(why)));
+    }
+
+    /// A node of this host without a supervisor.
+    fn finds_dead(&mut self, job: &Job, node: u16) {
+        self.notes.push(format!("node {node}: its supervisor had ended before"));
+        let ended = orphans::end(job, node);
+        self.notes.extend(ended.notes.iter().map(|note| format!("node {node}: {note}")));
+        self.refused.extend(ended.lives);
     }
 
     fn fails(&mut self, node: usize, what: &str) {

@@ -10,7 +10,7 @@ use super::series::{self, Points};
 use crate::commands::status::NodeStatus;
 use crate::moment;
 use crate::supervisor::control::DaemonState;
-use crate::wiring::status::Sample;
+use crate::wiring::status::{AreaMoved, Sample};
 
 const STYLE: &str = include_str!("style.css");
 
@@ -121,13 +121,20 @@ fn head(page: &mut Html, report: &JobReport) {
     page.0 += "<div class=\"tiles\">\n";
     let of = |value: fn(&Sample) -> u64| report.last().map(value).sum::<u64>();
     page.tile("", &ByteCount(of(|s| s.used_bytes)), "stored in shared and cache now");
+    if report.counts_areas() {
+        let moved = |value: fn(AreaMoved) -> u64| -> u64 {
+            report.last().filter_map(|sample| sample.area).map(value).sum()
+        };
+        page.tile("", &ByteCount(moved(|area| area.written)), "written to the areas");
+        page.tile("", &ByteCount(moved(|area| area.read)), "read from the areas");
+    }
     page.tile("", &ByteCount(of(|s| s.bytes_written)), "written through servers");
     page.tile("", &ByteCount(of(|s| s.bytes_read)), "read through servers");
     if settings.tier.is_some() {
         page.tile("", &ByteCount(of(|s| s.flushed_bytes)), "sent to the tier");
         page.tile("", &ByteCount(of(|s| s.fetched_bytes)), "fetched from the tier");
         let class = if report.left.is_nothing() { "good" } else { "bad" };
-        let left = ByteCount(report.left.bytes);
+        let left = crate::job::ledgers::size(report.left.bytes, report.left.at_least);
         let mut what = format!("not in the tier, in {} files", report.left.files);
         match report.left.unknown.len() {
             0 => {}
@@ -185,7 +192,7 @@ fn missing(page: &mut Html, report: &JobReport) {
                 format!("{} times: {}", line.attempts, std::io::Error::from_raw_os_error(errno))
             }
         };
-        let bytes = ByteCount(line.bytes).to_string();
+        let bytes = line.size();
         vec![line.path.clone(), line.node.to_string(), line.state.clone(), bytes, why]
     };
     let rows: Vec<_> = left.lines.iter().take(LISTED_MAX).map(row).collect();
@@ -220,6 +227,18 @@ fn bytes(page: &mut Html, report: &JobReport) {
         ));
     }
     page.plot("bytes stored by each node", report.settings.created_ms, &lines);
+    if report.counts_areas() {
+        page.title("Bytes from and to the areas");
+        page.line(
+            "soft",
+            "By kernels for programs (passthrough), and by servers for other nodes and for the tier; not what programs map.",
+        );
+        let lines = [
+            line("written", report.sum(|s| s.area.map_or(0, |area| area.written)), false),
+            line("read", report.sum(|s| s.area.map_or(0, |area| area.read)), false),
+        ];
+        page.plot("bytes from and to the areas", report.settings.created_ms, &lines);
+    }
     page.title("Bytes that passed the servers");
     let lines = [
         line("written", report.sum(|s| s.bytes_written), false),
@@ -243,6 +262,7 @@ fn nodes(page: &mut Html, report: &JobReport) {
         "#local",
         "#read",
         "#written",
+        "#through servers",
     ];
     if has_tier {
         head.extend(["#to tier", "#from tier"]);
@@ -286,8 +306,9 @@ fn row(node: &NodeStatus, has_tier: bool) -> Vec<String> {
         way,
         of(served.map(|s| s.shared_total.saturating_sub(s.shared_free))),
         of(room.map(|room| room.total.saturating_sub(room.free))),
-        of(served.map(|s| s.bytes_read)),
-        of(served.map(|s| s.bytes_written)),
+        of(served.and_then(|s| s.area).map(|area| area.read)),
+        of(served.and_then(|s| s.area).map(|area| area.written)),
+        of(served.map(|s| s.bytes_read + s.bytes_written)),
     ];
     if has_tier {
         row.push(of(cache.map(|cache| cache.flushed_bytes)));
@@ -398,6 +419,12 @@ impl JobReport {
         self.known().filter_map(|(_, history)| history.last())
     }
 
+    /// Whether what the areas moved is known of every node that is known.
+    fn counts_areas(&self) -> bool {
+        let mut last = self.last().peekable();
+        last.peek().is_some() && last.all(|sample| sample.area.is_some())
+    }
+
     fn sum(&self, value: fn(&Sample) -> u64) -> Points {
         let nodes: Vec<_> =
             self.known().map(|(_, history)| series::of_node(history, value)).collect();
@@ -484,6 +511,7 @@ mod tests {
         report.settings.tier = Some(tier());
         report.left.files = 3;
         report.left.lines.push(NotDurable {
+            at_least: false,
             node: 0,
             path: "<img src=x onerror=\"alert(1)\">&".into(),
             state: "failed".into(),

@@ -26,13 +26,7 @@ const ENVIRONMENT_BYTES_MAX: u64 = 4 << 20;
 
 /// Ends them all, except `asker` and its parents; notes say what was necessary.
 pub(crate) fn end(settings: &Settings, node: u16, asker: Option<i32>) -> Vec<String> {
-    let mut spared = ancestry(std::process::id() as i32);
-    spared.extend(asker.map(ancestry).unwrap_or_default());
-    let found: Vec<Handle> = all()
-        .filter(|process| !spared.contains(&process.pid))
-        .filter_map(ProcessId::open)
-        .filter(|handle| belongs(handle.id, settings, node))
-        .collect();
+    let found = found(settings, node, asker);
     if found.is_empty() {
         return Vec::new();
     }
@@ -51,6 +45,18 @@ pub(crate) fn end(settings: &Settings, node: u16, asker: Option<i32>) -> Vec<Str
         wait_ended(&found, KILL_PATIENCE);
     }
     notes
+}
+
+/// Those that run, except `asker` and its parents.
+pub(super) fn found(settings: &Settings, node: u16, asker: Option<i32>) -> Vec<Handle> {
+    let mut spared = ancestry(std::process::id() as i32);
+    spared.extend(asker.map(ancestry).unwrap_or_default());
+    all()
+        .filter(|process| !spared.contains(&process.pid))
+        // Programs of root may run as other users. Only this user and root know the mark.
+        .filter_map(ProcessId::open_any)
+        .filter(|handle| belongs(handle.id, settings, node))
+        .collect()
 }
 
 /// Whether its environment carries the job's mark, and it is on this node: in the node's mount

@@ -101,9 +101,6 @@ impl PlaceError {
             Self::Same(_) => Some("choose another target".into()),
             Self::NoDirectory(_) => Some("name the directory that it is in".into()),
             Self::NoGfarm { .. } => Some("name it as gfarm:///DIR/FILE".into()),
-            Self::Make { source, .. } if source.kind() == io::ErrorKind::NotFound => {
-                Some("make the directories above it first".into())
-            }
             Self::Make { source, .. } if source.kind() == io::ErrorKind::AlreadyExists => {
                 Some("a link that leads nowhere, or a file, has this name: move it away".into())
             }
@@ -403,7 +400,7 @@ fn directory(path: &Path, wish: Wish) -> Result<Place, PlaceError> {
         Err(TierError::Missing { .. })
             if matches!(wish, Wish::Made | Wish::Passing | Wish::Cached) =>
         {
-            match fs::create_dir(path) {
+            match fs::create_dir_all(path) {
                 Ok(()) => {}
                 // By another node, just now.
                 Err(error) if error.kind() == io::ErrorKind::AlreadyExists && path.exists() => {}

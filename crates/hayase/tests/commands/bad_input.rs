@@ -123,5 +123,5 @@ fn a_registry_that_others_can_enter() {
     let scene = Scene::new();
     fs::create_dir(scene.path("run")).unwrap();
     fs::set_permissions(scene.path("run"), fs::Permissions::from_mode(0o777)).unwrap();
-    scene.up(&[]).with(2).says(&["made for itself alone", "HAYASE_RUNTIME_DIR"]);
+    scene.up(&[]).with(2).says(&["or others can enter it", "HAYASE_RUNTIME_DIR"]);
 }

@@ -34,6 +34,7 @@ impl Host {
         let as_user = r#"[ "$1 $3 $5" = "--reuid --regid --init-groups" ] || exit 9
             echo "as $2 $4"; shift 5; exec "$@""#;
         host.write("bin/setpriv", as_user);
+        host.write("bin/timeout", r#"echo "timeout $1 $2 $3 $4"; shift 3; exec "$@""#);
         fs::create_dir_all(host.storage().join("slurm-7/node-0")).unwrap();
         host
     }
@@ -80,6 +81,7 @@ fn the_epilog_keeps_storage_unless_down_here_ended_well() {
         assert!(host.storage().exists(), "{status}");
         let said = format!("as {} 6\nsaid down --here --drain 20 --job slurm-7", host.user);
         assert!(log.contains(&said), "{log}");
+        assert!(log.starts_with("timeout -k 5 100 setpriv"), "root can end it: {log}");
         let told = format!("is kept: hayase down --here ended with {status}");
         let resume = format!("hayase resume {}", host.storage().join("slurm-7").display());
         assert!(log.contains(&told) && log.contains(&resume), "{log}");

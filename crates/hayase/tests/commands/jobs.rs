@@ -309,10 +309,12 @@ fn of_a_dead_job_with_a_tier_nothing_is_said_to_be_there() {
         assert!(told.contains(unknown) && !without_paths.contains("B/s"), "{told}");
     }
     let told = scene.hayase(&["status"]).with(0).stdout;
-    let resume = format!("`hayase resume {}`", scene.path("run/jobs/t").display());
-    assert!(told.contains(&resume), "{told}");
-    let told = json(&scene.hayase(&["status", "--json"]).with(0).stdout);
-    assert_eq!(told["jobs"][0]["drain"]["unknown_nodes"], 2, "{told:#}");
+    let job_dir = scene.path("run/jobs/t");
+    assert!(told.contains(&format!("`hayase down --job {}`", job_dir.display())), "{told}");
+    let json = json(&scene.hayase(&["status", "--json"]).with(0).stdout);
+    assert_eq!(json["jobs"][0]["drain"]["unknown_nodes"], 2, "{json:#}");
+    // What is printed works.
+    scene.hayase(&["down", "--job", job_dir.to_str().unwrap()]).with(0).says(&["job t is down ("]);
 }
 
 #[test]
@@ -350,7 +352,7 @@ fn a_layout_is_set_where_it_means_something_and_nowhere_else() {
         set_on(&path(file)).with(2).says(&["is no directory", "make a directory"]);
         on_node(&["layout", "unset", &path(file)]).with(2).says(&["is no directory"]);
     }
-    set_on(&path("out/var")).with(2).says(&["/var is in no shared area"]);
+    set_on(&path("out/var")).with(2).says(&["/var is in no area of a job"]);
     set_on(&scene.path("mount/local").display().to_string()).with(2).says(&["in the local area"]);
     set_on(&path("gone")).with(1).says(&["No such file"]);
     let wide = on_node(&["layout", "set", "--width", "9", &path("")]).with(2);

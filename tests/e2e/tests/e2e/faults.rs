@@ -7,7 +7,9 @@ use std::time::Duration;
 use anyhow::{Context, ensure};
 use hayase_e2e::job::is_alive;
 use hayase_e2e::process::{Finished, run, wait};
-use hayase_e2e::{Data, Job, JobOptions, Suite, TestResult, Trial, eventually, expect_errno, note};
+use hayase_e2e::{
+    Data, Job, JobOptions, Suite, TestResult, TierDir, Trial, eventually, expect_errno, note,
+};
 use rustix::process::{Pid, Signal, kill_process};
 
 pub(crate) fn suite() -> Suite {
@@ -18,6 +20,7 @@ pub(crate) fn suite() -> Suite {
         .alone("fault_run_gives_the_status_of_its_program", run_gives_the_status_of_its_program)
         .alone("fault_everything_killed_then_up_again", everything_killed_then_up_again)
         .alone("fault_supervisor_killed", supervisor_killed)
+        .alone("fault_supervisors_killed_then_down", supervisors_killed_then_down)
         .alone("fault_down_with_open_files", down_with_open_files)
         .alone("fault_second_up_on_the_same_storage", second_up_on_the_same_storage)
         .alone("fault_two_jobs_on_one_machine", two_jobs_on_one_machine)
@@ -148,6 +151,58 @@ fn run_gives_the_status_of_its_program() -> TestResult {
     ensure!(found.code == Some(7), "{found:?}");
     ensure!(found.stdout == "0\nx\n", "{found:?}");
     trial.expect_nothing_left(Duration::from_secs(2))?;
+    trial.end()
+}
+
+/// The supervisors of a job are killed while a program has a file of the cache area open: `down` ends the rest, and the
+/// command that it prints brings the file to the tier.
+fn supervisors_killed_then_down() -> TestResult {
+    let (tier, trial) = (TierDir::new()?, Trial::new()?);
+    run(&mut trial.up(&tier.job(2))?, COMMAND)?.success()?;
+    let hayase = |words: &[&str]| -> anyhow::Result<std::process::Command> {
+        let mut command = std::process::Command::new(hayase_e2e::job::binary()?);
+        command.arg(words[0]).arg("--job").arg(trial.tree().job_dir()).args(&words[1..]);
+        Ok(command)
+    };
+    let script =
+        "echo bytes >$HAYASE_CACHE/file; echo has started; exec sleep 300 >>$HAYASE_CACHE/file";
+    let mut program =
+        trial.spawn(&mut hayase(&["exec", "--node", "0", "--", "sh", "-c", script])?)?;
+    eventually(COMMAND, || {
+        ensure!(trial.said().contains("has started"), "{}", trial.said());
+        Ok(())
+    })?;
+    let named = |name: &str| -> Vec<u32> {
+        let pids =
+            trial.processes().into_iter().filter_map(|line| line.split(':').next()?.parse().ok());
+        let comm =
+            |pid: &u32| std::fs::read_to_string(format!("/proc/{pid}/comm")).unwrap_or_default();
+        pids.filter(|pid| comm(pid).trim() == name).collect()
+    };
+    let supervisors = named("hayase-node");
+    ensure!(supervisors.len() == 2, "supervisors: {supervisors:?}");
+    supervisors.iter().try_for_each(|pid| signal(*pid, Signal::KILL))?;
+    eventually(CLEARED, || {
+        ensure!(named("hayase-serve").is_empty(), "servers do not end");
+        Ok(())
+    })?;
+    ensure!(program.try_wait()?.is_none(), "the program ended by itself");
+    let status = run(&mut hayase(&["status"])?, COMMAND)?;
+    ensure!(status.stdout.contains("`hayase down --job "), "{status:?}");
+    let down = run(&mut hayase(&["down"])?, COMMAND)?;
+    ensure!(down.code == Some(3), "the tier may not have the file: {down:?}");
+    // The ledger does not know how large a file is that was never sent, and its image is not mounted any more.
+    for said in [" is down (", "node 0: ended programs of the job: ", "1 files, 0 B or more"] {
+        ensure!(down.stdout.contains(said), "{said} is not said: {down:?}");
+    }
+    wait(&mut program, CLEARED)?.context("the program lives on")?;
+    trial.expect_nothing_running(CLEARED)?;
+    let printed = down.stdout.lines().find_map(|line| line.strip_prefix("hayase resume "));
+    let mut resume = std::process::Command::new(hayase_e2e::job::binary()?);
+    let place = printed.with_context(|| format!("no command is printed: {down:?}"))?;
+    run(resume.arg("resume").arg(place), COMMAND)?.success()?;
+    ensure!(tier.read("file")? == b"bytes\n", "the tier has another file");
+    trial.expect_nothing_left(CLEARED)?;
     trial.end()
 }
 

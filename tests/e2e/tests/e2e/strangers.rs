@@ -22,6 +22,7 @@ pub(crate) fn suite() -> Suite {
         .alone("strangers_registry_is_not_read", registry_is_not_read)
         .alone("strangers_job_directory_is_not_read", job_directory_is_not_read)
         .alone("strangers_can_not_swap_the_way_to_a_job", way_can_not_be_swapped)
+        .alone("strangers_places_are_not_used", places_are_not_used)
 }
 
 /// A job of root, and a copy of its directory by which a stranger would lead commands of root to its processes, mounts
@@ -49,6 +50,13 @@ impl Bait {
 
     fn above(&self) -> PathBuf {
         self.trial.tree().path().join("stranger")
+    }
+
+    /// All above the copy.
+    fn give_way_to_root(&self) -> TestResult {
+        let above = self.above();
+        let mut way = self.copy.ancestors().skip(1).take_while(|path| path.starts_with(&above));
+        Ok(way.try_for_each(|path| chown(path, Some(0), None))?)
     }
 
     /// Every command that reads a job or the registry, with what the stranger wants it to read. None does anything.
@@ -117,7 +125,7 @@ impl Bait {
 fn registry_is_not_read() -> TestResult {
     let bait = Bait::new()?;
     let runtime = bait.above().join("run");
-    let why = "is not a directory that this user made for itself alone";
+    let why = "belongs to another user, or others can enter it";
     bait.expect_refused(Path::new("bait"), Some(&runtime), why)?;
     for words in [&["status"][..], &["down"], &["up", "--nodes", "1"], &["evict", "/tmp"]] {
         let mut command = Process::new(binary()?);
@@ -130,7 +138,7 @@ fn registry_is_not_read() -> TestResult {
         fs::set_permissions(path, fs::Permissions::from_mode(0o700))?;
     }
     symlink(&bait.copy, own.join("jobs/bait"))?;
-    bait.expect_refused(Path::new("bait"), Some(&own), "it belongs to user 4711")?;
+    bait.expect_refused(Path::new("bait"), Some(&own), "belongs to user 4711")?;
     fs::remove_dir_all(&own)?;
     bait.end()
 }
@@ -138,11 +146,12 @@ fn registry_is_not_read() -> TestResult {
 /// A job directory of a stranger, by its path.
 fn job_directory_is_not_read() -> TestResult {
     let bait = Bait::new()?;
+    bait.expect_refused(&bait.copy.clone(), None, "belongs to user 4711")?;
+    bait.give_way_to_root()?;
     bait.expect_refused(&bait.copy.clone(), None, "it belongs to user 4711")?;
-    // Their own command would lead nowhere: processes of others are none of the job.
     fs::set_permissions(&bait.copy, fs::Permissions::from_mode(0o777))?;
     chown(&bait.copy, Some(0), None)?;
-    bait.expect_refused(&bait.copy.clone(), None, "others may write there")?;
+    bait.expect_refused(&bait.copy.clone(), None, "others can write to it")?;
     bait.end()
 }
 
@@ -151,12 +160,33 @@ fn way_can_not_be_swapped() -> TestResult {
     let bait = Bait::new()?;
     chown(&bait.copy, Some(0), None)?;
     fs::set_permissions(&bait.copy, fs::Permissions::from_mode(0o700))?;
-    bait.expect_refused(&bait.copy.clone(), None, "it belongs to user 4711")?;
-    for path in bait.copy.ancestors().skip(1).take_while(|path| path.starts_with(bait.above())) {
-        chown(path, Some(0), None)?;
-    }
+    bait.expect_refused(&bait.copy.clone(), None, "on the way to it belongs to user 4711")?;
+    bait.give_way_to_root()?;
     fs::set_permissions(bait.above(), fs::Permissions::from_mode(0o777))?;
-    bait.expect_refused(&bait.copy.clone(), None, "others may replace what is in it")?;
+    bait.expect_refused(&bait.copy.clone(), None, "others can replace what is in")?;
+    bait.end()
+}
+
+/// Storage, mount point and job directory in a place of a stranger, and the default storage that a stranger made first.
+fn places_are_not_used() -> TestResult {
+    let bait = Bait::new()?;
+    let theirs = bait.above().join("place");
+    fs::create_dir(&theirs)?;
+    chown(&theirs, Some(STRANGER), None)?;
+    let temporary = bait.trial.tree().path().join("tmp");
+    fs::create_dir_all(temporary.join("hayase-0-storage"))?;
+    chown(temporary.join("hayase-0-storage"), Some(STRANGER), None)?;
+    fs::set_permissions(&temporary, fs::Permissions::from_mode(0o1777))?;
+    for options in
+        [&["--storage", "place"][..], &["--mount", "place/areas"], &["--job-dir", "place/job"], &[]]
+    {
+        let mut up = Process::new(binary()?);
+        up.args(["up", "--nodes", "1", "--shared", "16M", "--local", "16M"]).args(options);
+        up.current_dir(bait.above()).env("TMPDIR", &temporary);
+        bait.expect_refusal(&mut up, None, "belongs to user 4711")?;
+        ensure!(fs::read_dir(&theirs)?.next().is_none(), "something is in the stranger's place");
+    }
+    fs::remove_dir_all(&temporary)?;
     bait.end()
 }
 

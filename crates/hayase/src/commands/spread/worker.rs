@@ -89,7 +89,7 @@ fn carry_out(order: &Order, output: &Output) -> anyhow::Result<Status> {
     let of_source = key.as_ref().filter(|_| !is_out);
     let source = Source::open(open(&order.source, Wish::Read)?, of_source)?;
     let uid = rustix::process::geteuid().as_raw();
-    let registry = Registry::open(&crate::config::runtime(uid))?;
+    let registry = Registry::open_or_none(&crate::config::runtime(uid));
     let wish = match order.verb {
         _ if order.copy.is_dry_run() => Wish::Supposed,
         Verb::Out | Verb::Begin => places::lasting(&order.target, &registry),

@@ -6,7 +6,6 @@ use hayase_layout::ByteCount;
 
 use super::drain::Drain;
 use super::{AllJobs, JobStatus, NodeStatus};
-use crate::job::Kind;
 use crate::moment;
 use crate::output::{Human, Page};
 use crate::supervisor::control::{DaemonState, NodeState};
@@ -59,6 +58,9 @@ impl Human for JobStatus {
         }
         if let Some(network) = self.networks() {
             page.pair("transport", &network);
+        }
+        if let Some(payload) = self.payload {
+            page.pair("payload", &payload.in_words());
         }
         page.blank();
         let head =
@@ -159,12 +161,9 @@ impl JobStatus {
             page.line(&format!("  {}", drain.in_words(moment::now_ms())));
             if self.state == "dead" {
                 let job = self.job_dir.display();
-                let (down, resume) =
-                    (format!("`hayase down --job {job}`"), format!("`hayase resume {job}`"));
-                page.line(&match self.kind == Kind::Hosts.word() {
-                    true => format!("  {down} names the command that brings the rest to the tier"),
-                    false => format!("  {resume} brings what is left to the tier"),
-                });
+                page.line(&format!(
+                    "  `hayase down --job {job}` ends what is left of it and names the command that brings the rest to the tier"
+                ));
             }
             return;
         };

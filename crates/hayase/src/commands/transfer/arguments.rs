@@ -163,7 +163,7 @@ impl CopyArgs {
     ) -> anyhow::Result<Place> {
         let wish = match self.dry_run {
             true => Wish::Supposed,
-            false => places::lasting(place, &Registry::open(&environment.runtime)?),
+            false => places::lasting(place, &Registry::open_or_none(&environment.runtime)),
         };
         Ok(places::open(place, wish)?)
     }

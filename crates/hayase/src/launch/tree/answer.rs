@@ -10,6 +10,7 @@ use crate::job::{Job, JobDir, JobError, Kept, Removable, clean_node};
 use crate::launch::stop::{LAST_BREATH, ROUND_MAX, leave_ended};
 use crate::process::wait_ended;
 use crate::supervisor::control::{Call, Reply, Request};
+use crate::supervisor::orphans;
 
 /// Added to what a node may take, for the way there and back.
 pub(crate) const WAY_MAX: Duration = Duration::from_secs(10);
@@ -20,7 +21,7 @@ pub(crate) fn answer(join: &Join, node: u16, request: &Request) -> Answer {
     let job = match dir.settings() {
         Ok(settings) if settings.mark == join.mark => Job { dir, settings },
         Ok(_) | Err(JobError::NotAJob { .. }) => return gone(join, request),
-        Err(error) => return Answer::Failed { why: error.to_string() },
+        Err(error) => return Answer::Failed { why: error.with_help() },
     };
     if let Some((_, error)) = job.unknowable([node]).pop() {
         return unknowable(request, &error);
@@ -69,6 +70,10 @@ fn gone(join: &Join, request: &Request) -> Answer {
 pub(crate) fn end_here(job: &Job, node: u16, request: &Request) -> Answer {
     let is_stop = matches!(request, Request::Stop { .. });
     let Some((_, handle)) = job.supervisor(node) else {
+        if *request == Request::Unmount {
+            let ended = orphans::end(job, node);
+            return Answer::Done { notes: ended.notes, was_dead: true, kept: ended.lives };
+        }
         let (notes, kept) = end_dead_node(job, node, request);
         return Answer::Done { notes, was_dead: true, kept: kept.map(|kept| kept.to_string()) };
     };

@@ -12,6 +12,7 @@ use super::lines::{Decoder, encode};
 use super::message::{Down, NodeHost, Up};
 use super::outbox::Outbox;
 use crate::job::last_lines;
+use crate::launch::enter::MARK_VARIABLE;
 use crate::launch::lines::Lines;
 use crate::launch::signals::Signals;
 
@@ -58,6 +59,8 @@ impl Link {
         log: Option<PathBuf>,
     ) -> std::io::Result<Self> {
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        // Started by a program of the job, it is none: those are ended before the connection is.
+        command.env_remove(MARK_VARIABLE);
         if let Some(log) = &log {
             let mut options = OpenOptions::new();
             command.stderr(options.append(true).create(true).mode(0o600).open(log)?);

@@ -12,7 +12,10 @@ use hayase_wire::Secret;
 
 use super::message::Start;
 use crate::config::Environment;
-use crate::job::{Job, JobDir, JobError, Registry, Settings, clean_unstarted_node};
+use crate::job::{
+    Job, JobDir, JobError, Registry, Settings, clean_unstarted_node, expect_safe_way,
+    make_private as make_private_path,
+};
 use crate::launch::ground::{claim_storage, make_all};
 use crate::launch::plan::{PlanError, check_mount_point, check_room, check_storage};
 
@@ -29,7 +32,12 @@ pub(crate) fn prepare(
         "the job was started by root with CAP_SYS_ADMIN, which this process does not have here"
     );
     let registry = Registry::make(&settings.runtime)?;
-    let is_private = !dir.settings().is_ok_and(|found| found.mark == settings.mark);
+    expect_safe_way(dir.path())?;
+    let is_private = match dir.settings() {
+        Ok(found) => found.mark != settings.mark,
+        Err(error @ JobError::Foreign { .. }) => return Err(error.into()),
+        Err(_) => true,
+    };
     if is_private {
         make_private(dir, node, start)?;
     } else {
@@ -47,7 +55,7 @@ fn make_private(dir: &JobDir, node: u16, start: &Start) -> anyhow::Result<()> {
         return Err(PlanError::JobDirExists(dir.path().to_owned()).into());
     }
     if let Some(parent) = dir.path().parent() {
-        fs::create_dir_all(parent).map_err(JobError::io("make", parent))?;
+        make_private_path(parent).map_err(JobError::io("make", parent))?;
     }
     dir.create_private(node)?;
     let fill = || -> anyhow::Result<()> {
@@ -82,6 +90,7 @@ fn make_places(
             path: place.to_owned(),
             why: error.to_string(),
         })?;
+        expect_safe_way(place)?;
     }
     Ok(())
 }
@@ -91,6 +100,8 @@ fn make_storage(settings: &Settings, made: &mut Vec<PathBuf>) -> anyhow::Result<
     if settings.makes_storage {
         make_all(storage, made).map_err(JobError::io("make storage", storage))?;
     }
+    // Only now: what was not there before may be somebody else's.
+    expect_safe_way(storage)?;
     check_storage(storage)?;
     check_room(storage, settings.shared, settings.local, 1)?;
     claim_storage(settings)

@@ -18,7 +18,7 @@ use super::way::is_same_host;
 use super::{answer, own_node};
 use crate::config::Environment;
 use crate::exit::Status;
-use crate::job::{Job, JobDir, Way};
+use crate::job::{Job, JobDir, JobError, Way};
 use crate::launch::lines::Lines;
 use crate::launch::signals::{ENDING, Signals};
 use crate::launch::start::{CLEARING_MAX, Supervisor};
@@ -238,8 +238,12 @@ impl Relay<'_> {
         if let Some(supervisor) = &mut self.supervisor {
             supervisor.cut_and_wait(Instant::now() + CLEARING_MAX);
             let dir = JobDir::new(&self.join.job_dir);
-            if let Ok(settings) = dir.settings() {
-                crate::job::clean_node_unless_needed(&Job { dir, settings }, self.node);
+            match dir.settings() {
+                Ok(settings) => {
+                    crate::job::clean_node_unless_needed(&Job { dir, settings }, self.node);
+                }
+                Err(JobError::NotAJob { .. }) => {}
+                Err(error) => tracing::warn!("what the node has left stays: {}", error.with_help()),
             }
         }
         self.branches.finish(CLEARING_MAX);

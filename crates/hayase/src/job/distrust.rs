@@ -1,0 +1,43 @@
+//! Why a directory is not used: another user could have written what it says.
+
+use std::path::PathBuf;
+
+/// Why a directory is not used.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum Distrust {
+    /// It is another user's.
+    #[error("it belongs to user {0}")]
+    Owner(u32),
+    /// So others have written there, or will.
+    #[error("others can write to it")]
+    OthersWrite,
+    /// What is above it is another user's, who can replace it.
+    #[error("{} on the way to it belongs to user {user}", .at.display())]
+    Above { at: PathBuf, user: u32 },
+    /// What is above it can be written.
+    #[error("others can replace what is in {}", .0.display())]
+    Replaceable(PathBuf),
+    /// Its owner and its mode are made up.
+    #[error("it is in a file system that user {user} has mounted at {}", .at.display())]
+    Mounted { at: PathBuf, user: u32 },
+    /// The way to it does not end.
+    #[error("too many links lead to it")]
+    Links,
+}
+
+impl Distrust {
+    /// What the user can try next.
+    pub(crate) fn help(&self) -> &'static str {
+        match self {
+            Self::Owner(_) => {
+                "run this as the user whose job it is (as root: `runuser -u USER -- hayase ...`)"
+            }
+            Self::OthersWrite => "if nobody else has written there: `chmod go-w` that directory",
+            Self::Above { .. } | Self::Replaceable(_) | Self::Mounted { .. } | Self::Links => {
+                "where it is another user's job, run this as that user (as root: `runuser -u USER -- hayase ...`); your own \
+                 jobs need places that nobody else can replace: those of root below directories of root only, others not \
+                 below what somebody else has made in /tmp"
+            }
+        }
+    }
+}
