@@ -188,7 +188,7 @@ fn has_packs(gfarm: &Gfarm) -> anyhow::Result<bool> {
 }
 
 fn expect_empty(mount_point: &Path) -> anyhow::Result<()> {
-    let failed = || format!("look into {}", mount_point.display());
+    let failed = || format!("look into the mount point {}", mount_point.display());
     let entries = std::fs::read_dir(mount_point).with_context(failed)?;
     // The directory that fsck(8) of ext4 keeps is nothing that anybody would miss.
     let is_seen = |entry: std::fs::DirEntry| entry.file_name() != "lost+found";

@@ -360,4 +360,7 @@ fn what_can_not_be_mounted_is_said() {
     let plain = scene.path("plain");
     fs::write(&plain, "").unwrap();
     refused(&data, &plain, 1).says(&["mount point"]);
+    let full = scene.path("full");
+    fs::create_dir_all(full.join("x")).unwrap();
+    refused(&data, &full, 2).says(&["full is not empty"]);
 }

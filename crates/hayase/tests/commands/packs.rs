@@ -126,12 +126,23 @@ fn wrong_places_are_named() {
     pack(&scene, &["list", "gone"]).with(2).says(&["there is no directory gone"]);
     pack(&scene, &["extract", "tree", "out"]).with(2).says(&["holds no packs"]);
     pack(&scene, &["create", "gone", "packs"]).with(2).says(&["gone"]);
-    pack(&scene, &["create", "tree", "no/such/packs"]).with(2).says(&["make the directory"]);
     pack(&scene, &["create", "ftp://x/y", "packs"]).with(2).says(&["of the kind `ftp`"]);
     pack(&scene, &["create", "tree", "packs", "--size", "1"]).with(2).says(&["a pack has 64 KiB"]);
     pack(&scene, &["create", "tree", "packs", "--zstd=99"]).with(2).says(&["levels are 1 to 19"]);
     pack(&scene, &["create", "tree", "packs", "--exclude", "[a"]).with(2).says(&["unclosed"]);
     assert!(!scene.path("packs").exists(), "wrong usage makes nothing");
+}
+
+#[test]
+fn the_directories_above_a_target_are_made() {
+    let scene = Scene::new();
+    make_tree(&scene);
+    pack(&scene, &["create", "tree", "not/there/packs"]).with(0);
+    pack(&scene, &["list", "not/there/packs"]).with(0);
+    scene.hayase(&["stage", "out", "tree", "nor/this", "--pack", "none"]).with(0);
+    check_same(&scene.path("tree"), &scene.path("nor/this"));
+    fs::write(scene.path("file"), "").unwrap();
+    scene.hayase(&["stage", "out", "tree", "file/below"]).with(2).says(&["file"]);
 }
 
 #[test]
