@@ -370,6 +370,20 @@ impl Node {
         });
     }
 
+    /// Asks a node for what it keeps of an inode only for the next open. It was granted that and goes on using it until the
+    /// home recalls it: nothing follows from a node that does not answer.
+    pub(crate) async fn let_go(self: &Rc<Self>, ino: InodeId, node: NodeId) {
+        let bits = Grants::NONE;
+        let asked = self.ask(ServerId(node.0), PeerRequest::Recall { ino, bits }).await;
+        match asked {
+            Ok(PeerReply::Recalled { still_open, .. }) => {
+                self.home_event(ino, Event::Returned { node, bits, still_open });
+                self.reap_orphans([ino]);
+            }
+            other => tracing::debug!(%ino, %node, ?other, "it lets nothing go"),
+        }
+    }
+
     /// Whether a process of this node may read or write the part of an inode of this home past the server, as far as is
     /// known.
     pub(crate) fn is_used_locally(&self, ino: InodeId) -> bool {

@@ -377,7 +377,7 @@ pub(crate) const FLUSH_RETRY_MAX: Duration = Duration::from_secs(60);
 /// Bytes per second are measured over so long.
 pub(crate) const RATE_WINDOW: Duration = Duration::from_secs(1);
 
-/// Nothing arrived for so long: no rate is told. Longer than a large part takes to a slow tier.
+/// After this long without a byte that arrived no rate is shown. Longer than a large part takes to a slow tier.
 pub(crate) const RATE_STALE: Duration = Duration::from_secs(10);
 
 /// Versions of one message that tells what the tier should hold: paths may be 4 KiB long.

@@ -26,6 +26,7 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use hayase_layout::{NodeId, ServerId};
+use hayase_wire::deadline::CONNECT_WAIT;
 use hayase_wire::message::{MembersNow, PeerReply, PeerRequest, Refused};
 use hayase_wire::{COORDINATOR, PeerIdentity, Presence};
 use tokio::sync::Notify;
@@ -225,9 +226,11 @@ impl Node {
     }
 
     async fn keep_beating(self: &Rc<Self>) {
+        let began = Instant::now();
         self.beat().await;
         if !self.membership.coordinator_answers.get() || !self.membership.is_settled() {
-            return tokio::time::sleep(BEAT).await;
+            // After one that was waited for in vain the next one follows at once: it leaves when the connection is there.
+            return tokio::time::sleep_until(began + BEAT).await;
         }
         let link = self.peers.link(COORDINATOR);
         tokio::select! {
@@ -337,7 +340,19 @@ impl Node {
             let link = self.peers.link(server);
             let this = Rc::clone(self);
             asked.spawn_local(async move {
-                let is_gone = match link.presence().await {
+                // A link that comes back meanwhile proves it too: what is asked may get lost where that gets through.
+                let ping = this.peers.call(server, &PeerRequest::Ping, None, None, CONNECT_WAIT);
+                let answered = async {
+                    if ping.await.is_err() {
+                        std::future::pending::<()>().await;
+                    }
+                };
+                let presence = tokio::select! {
+                    biased;
+                    presence = link.presence() => presence,
+                    () = answered => Presence::Serving,
+                };
+                let is_gone = match presence {
                     Presence::Unknown => true,
                     Presence::Serving => is_certain,
                     Presence::Starting => !this.membership.starts(server),

@@ -8,7 +8,7 @@ use hayase_store::namespace::Time;
 use hayase_store::{Part, PartError, SetTime, Whence};
 use hayase_wire::BoxBuffer;
 use hayase_wire::message::{
-    Gathered, Grants, PAYLOAD_BYTES_MAX, PartRef, PeerReply, PeerRequest, Refused, Room,
+    Gathered, PAYLOAD_BYTES_MAX, PartRef, PeerReply, PeerRequest, Refused, Room,
 };
 
 use super::Answer;
@@ -110,7 +110,8 @@ impl Node {
     fn end_lingering_elsewhere(self: &Rc<Self>, ino: InodeId, from: NodeId) {
         let others = self.homes.open_on(ino).into_iter().filter(|node| *node != from);
         if let [node] = others.collect::<Vec<_>>()[..] {
-            self.begin_recall(ino, node, Grants::NONE);
+            let this = Rc::clone(self);
+            tokio::task::spawn_local(async move { this.let_go(ino, node).await });
         }
     }
 

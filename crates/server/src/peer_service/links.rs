@@ -10,7 +10,7 @@ use hayase_layout::{InodeId, NodeId};
 use hayase_store::namespace::{FileKind, Intent, IntentKind, Txn};
 use hayase_store::ops;
 use hayase_store::ops::Nameless;
-use hayase_wire::message::{Grants, PeerReply, Place, Refused};
+use hayase_wire::message::{PeerReply, Place, Refused};
 
 use super::Answer;
 use super::inode::ATTR;
@@ -166,7 +166,8 @@ impl Node {
     fn end_soon(self: &Rc<Self>, ino: InodeId, requester: NodeId, replaced: bool) {
         let nodes = self.homes.open_on(ino);
         for node in nodes.into_iter().filter(|node| *node != requester) {
-            self.begin_recall(ino, node, Grants::NONE);
+            let this = Rc::clone(self);
+            tokio::task::spawn_local(async move { this.let_go(ino, node).await });
         }
         if replaced {
             self.replaced.borrow_mut().insert(ino);

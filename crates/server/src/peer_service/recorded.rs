@@ -18,7 +18,6 @@ use super::Answer;
 use super::durable_files::Asking;
 use super::inode::whole_part;
 use crate::convert::{part_refused, stored_time};
-use crate::home::Event;
 use crate::limits::{FLATTEN_WAIT, GATHER_AT_ONCE, REMOVAL_ROUNDS};
 use crate::node::{Node, libc_errno, unexpected};
 use crate::node_service::NodeAnswer;
@@ -44,7 +43,9 @@ impl Node {
 
     async fn begin_recorded(self: &Rc<Self>, ino: InodeId, container: InodeId) -> Answer {
         self.require_container_of(ino, container).await?;
-        self.end_lingering(ino).await;
+        for node in self.homes.open_on(ino) {
+            self.let_go(ino, node).await;
+        }
         let _change = self.home_change(ino, NOBODY, Grants::ALL).await;
         let _held = self.inode_locks.lock(ino).await;
         let inode = self.inode(ino)?;
@@ -117,17 +118,6 @@ impl Node {
                 libc_errno::ESTALE | libc_errno::ENOENT | libc_errno::ENOTDIR => Ok(None),
                 _ => Err(error),
             },
-        }
-    }
-
-    /// What nodes keep only for the next open is given back.
-    async fn end_lingering(self: &Rc<Self>, ino: InodeId) {
-        for node in self.homes.open_on(ino) {
-            let (server, bits) = (hayase_layout::ServerId(node.0), Grants::NONE);
-            let recalled = self.ask(server, PeerRequest::Recall { ino, bits }).await;
-            if let Ok(PeerReply::Recalled { still_open, .. }) = recalled {
-                self.home_event(ino, Event::Returned { node, bits, still_open });
-            }
         }
     }
 

@@ -71,7 +71,12 @@ const FOUND: [(Kind, u64, &str); 27] = [
 ];
 
 /// The same in a directory.
-const FOUND_IN_DIRECTORY: [(Kind, u64, &str); 2] = [
+const FOUND_IN_DIRECTORY: [(Kind, u64, &str); 3] = [
+    (
+        Kind::Links,
+        1_009_825_178,
+        "a server was declared lost while the link to it was there again, since one question got lost",
+    ),
     (
         Kind::Cuts,
         9_001_523,
@@ -82,6 +87,24 @@ const FOUND_IN_DIRECTORY: [(Kind, u64, &str); 2] = [
         9,
         "a simulated mount that was killed while its server was away joined the next one, and never answered it",
     ),
+];
+
+/// The same with writes that mounts gather.
+const FOUND_GATHERED: [(Kind, Place, u64, &str); 4] = [
+    (
+        Kind::Links,
+        Place::Directory,
+        1_009_825_304,
+        "a node that did not answer a request to let an open go was taken for one that hangs, and gathered all the same",
+    ),
+    (
+        Kind::Links,
+        Place::Directory,
+        1_009_821_734,
+        "a server whose heartbeats slept while its connection was there was declared lost",
+    ),
+    (Kind::Links, Place::Root, 1_009_821_887, "the same"),
+    (Kind::Links, Place::Directory, 1_009_823_736, "the same"),
 ];
 
 const SEEDS: u64 = 40;
@@ -120,6 +143,10 @@ fn seeds_that_found_something_stay_good() {
     let in_directory = FOUND_IN_DIRECTORY.map(|found| (Place::Directory, found));
     for (place, (kind, seed, what)) in in_root.into_iter().chain(in_directory) {
         run_kind(kind, place, Writes::AtOnce, seed)
+            .unwrap_or_else(|violation| panic!("{what} is back: {violation}"));
+    }
+    for (kind, place, seed, what) in FOUND_GATHERED {
+        run_kind(kind, place, Writes::Gathered, seed)
             .unwrap_or_else(|violation| panic!("{what} is back: {violation}"));
     }
 }
