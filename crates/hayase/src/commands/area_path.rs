@@ -1,6 +1,8 @@
 //! Why the virtual attributes of a path can not be had: it is in no area, or in one that is not seen here.
 
+use std::ffi::{OsStr, OsString};
 use std::io;
+use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 use hayase_fuse::mount_table;
@@ -9,6 +11,7 @@ use rustix::io::Errno;
 use crate::config::Environment;
 use crate::job::Registry;
 use crate::launch::mounts::is_ours;
+use crate::launch::tree::way::quote;
 
 /// A path that a verb about files can not use.
 #[derive(Debug, thiserror::Error)]
@@ -20,8 +23,6 @@ pub(crate) enum AreaPathError {
         path: PathBuf,
         /// Whose.
         job: String,
-        /// The verb that was typed, to be repeated there.
-        verb: &'static str,
     },
     /// It lies in a local area.
     #[error("{} is in the local area of job {job}: plain files of one node, with nothing between", .path.display())]
@@ -53,7 +54,7 @@ impl AreaPathError {
     /// Finds out which it is.
     pub(crate) fn new(
         errno: Errno,
-        (verb, action): (&'static str, &'static str),
+        action: &'static str,
         path: &Path,
         environment: &Environment,
     ) -> Self {
@@ -71,7 +72,7 @@ impl AreaPathError {
                 return if is_local {
                     Self::Local { path, job }
                 } else {
-                    Self::OnNodesOnly { path, job, verb }
+                    Self::OnNodesOnly { path, job }
                 };
             }
             if errno != Errno::NOENT {
@@ -84,7 +85,7 @@ impl AreaPathError {
     /// Where `path` leads: a file or directory that is seen here through a mount of ours. An attribute that is set elsewhere
     /// is one of that file system's, and means nothing.
     pub(crate) fn unless_ours(
-        words: (&'static str, &'static str),
+        action: &'static str,
         path: &Path,
         environment: &Environment,
     ) -> Result<(), Self> {
@@ -96,16 +97,15 @@ impl AreaPathError {
         if whole.is_ok_and(|whole| is_hayase(&whole)) {
             return Ok(());
         }
-        Err(Self::new(found, words, path, environment))
+        Err(Self::new(found, action, path, environment))
     }
 
     /// What the user can try next.
     pub(crate) fn help(&self) -> Option<String> {
         match self {
-            Self::OnNodesOnly { path, job, verb } => Some(format!(
-                "hayase exec --job {job} --node 0 -- hayase {verb} {}",
-                path.display()
-            )),
+            Self::OnNodesOnly { job, .. } => {
+                Some(format!("hayase exec --job {job} --node 0 -- hayase {}", typed()))
+            }
             Self::Elsewhere(_) | Self::NotCached(_) => {
                 Some("`hayase status` shows where the areas of a job are".to_owned())
             }
@@ -117,6 +117,17 @@ impl AreaPathError {
     pub(crate) fn is_usage(&self) -> bool {
         !matches!(self, Self::Refused { .. })
     }
+}
+
+/// The arguments that were typed, to be typed again elsewhere.
+fn typed() -> String {
+    let is_plain = |byte: &u8| byte.is_ascii_alphanumeric() || b"-_./=:,+@%".contains(byte);
+    let word = |word: OsString| match word.as_bytes().iter().all(is_plain) && !word.is_empty() {
+        true => word,
+        false => quote(&word),
+    };
+    let words: Vec<_> = std::env::args_os().skip(1).map(word).collect();
+    words.join(OsStr::new(" ")).to_string_lossy().into_owned()
 }
 
 /// Whether `path` is seen here through a mount of ours.

@@ -54,12 +54,7 @@ pub(crate) struct CachedFiles {
 
 impl CachedFiles {
     /// A file, or all files below a directory; links are not followed.
-    /// `verb` is the command that was typed.
-    pub(crate) fn below(
-        path: &Path,
-        verb: &'static str,
-        environment: &Environment,
-    ) -> anyhow::Result<Self> {
+    pub(crate) fn below(path: &Path, environment: &Environment) -> anyhow::Result<Self> {
         let whole = fs::canonicalize(path).with_context(|| format!("find {}", path.display()))?;
         let jobs = Registry::open(&environment.runtime)?.living_first();
         let node_of = |job: &Job| {
@@ -89,7 +84,7 @@ impl CachedFiles {
         let meta = fs::symlink_metadata(&whole)?;
         if !InodeId(meta.ino()).is_cached() {
             let (path, job) = (path.to_owned(), job.settings.job.to_string());
-            return Err(AreaPathError::OnNodesOnly { path, job, verb }.into());
+            return Err(AreaPathError::OnNodesOnly { path, job }.into());
         }
         walk(&whole, &meta, &mut files)?;
         Ok(Self { job, tier_path, node, server, found: files })

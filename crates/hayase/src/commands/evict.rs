@@ -43,7 +43,7 @@ pub(crate) fn run(
     environment: &Environment,
     output: &Output,
 ) -> anyhow::Result<Status> {
-    let mut files = CachedFiles::below(&args.path, "evict", environment)?;
+    let mut files = CachedFiles::below(&args.path, environment)?;
     let mut told = EvictTold { files: 0, bytes: 0, only_in_tier: 0, stayed: Vec::new() };
     for file in std::mem::take(&mut files.found) {
         match files.server.evict(file.ino)? {

@@ -45,7 +45,7 @@ pub(crate) fn run(
 fn ask(path: &Path, environment: &Environment) -> anyhow::Result<Value> {
     let mut answer = vec![0; ANSWER_BYTES_MAX];
     let count = rustix::fs::getxattr(path, EXPLAIN, &mut answer[..])
-        .map_err(|errno| AreaPathError::new(errno, ("explain", "explain"), path, environment))?;
+        .map_err(|errno| AreaPathError::new(errno, "explain", path, environment))?;
     Ok(serde_json::from_slice(&answer[..count])?)
 }
 

@@ -66,7 +66,7 @@ pub(crate) fn run(
     let patience = args.timeout.map(|seconds| Duration::from_secs(seconds.into()));
     let (job, below, files, left) = match &args.path {
         Some(path) => {
-            let mut files = CachedFiles::below(path, "flush", environment)?;
+            let mut files = CachedFiles::below(path, environment)?;
             let (count, left) = flush_below(&mut files, patience)?;
             (files.job, Some(files.tier_path), Some(count), left)
         }

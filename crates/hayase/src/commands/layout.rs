@@ -114,20 +114,20 @@ pub(crate) fn run(
         Verb::Set { path, stripe, width } => {
             check_stripe(*stripe).map_err(PlanError::Stripe)?;
             let value = StripePolicy { stripe: *stripe, width: *width }.to_string();
-            let words = ("layout set", "set the layout of");
-            expect_directory(path, words, environment)?;
+            let action = "set the layout of";
+            expect_directory(path, action, environment)?;
             let set = rustix::fs::setxattr(path, LAYOUT, value.as_bytes(), XattrFlags::empty());
             if set == Err(Errno::INVAL) && storing(path, environment).is_some_and(|n| *width > n) {
                 return Err(LayoutError::Width(*width).into());
             }
-            set.map_err(|errno| AreaPathError::new(errno, words, path, environment))?;
+            set.map_err(|errno| AreaPathError::new(errno, action, path, environment))?;
             expect_kind(path, "striped", environment)?;
         }
         Verb::Unset { path } => {
-            let words = ("layout unset", "unset the layout of");
-            expect_directory(path, words, environment)?;
+            let action = "unset the layout of";
+            expect_directory(path, action, environment)?;
             rustix::fs::removexattr(path, LAYOUT)
-                .map_err(|errno| AreaPathError::new(errno, words, path, environment))?;
+                .map_err(|errno| AreaPathError::new(errno, action, path, environment))?;
             expect_kind(path, "whole", environment)?;
         }
     }
@@ -146,10 +146,10 @@ fn storing(path: &Path, environment: &Environment) -> Option<u16> {
 /// One of an area.
 fn expect_directory(
     path: &Path,
-    words: (&'static str, &'static str),
+    action: &'static str,
     environment: &Environment,
 ) -> anyhow::Result<()> {
-    AreaPathError::unless_ours(words, path, environment)?;
+    AreaPathError::unless_ours(action, path, environment)?;
     let found = std::fs::metadata(path).with_context(|| format!("look at {}", path.display()))?;
     if found.is_dir() {
         return Ok(());
@@ -170,9 +170,9 @@ fn expect_kind(path: &Path, kind: &str, environment: &Environment) -> anyhow::Re
 
 fn get(path: &Path, environment: &Environment) -> anyhow::Result<String> {
     let mut value = [0; VALUE_BYTES_MAX];
-    let words = ("layout get", "get the layout of");
+    let action = "get the layout of";
     let count = rustix::fs::getxattr(path, LAYOUT, &mut value[..])
-        .map_err(|errno| AreaPathError::new(errno, words, path, environment))?;
+        .map_err(|errno| AreaPathError::new(errno, action, path, environment))?;
     Ok(String::from_utf8_lossy(&value[..count]).into_owned())
 }
 

@@ -211,7 +211,7 @@ pub(crate) fn run(
     args.endpoint.apply();
     let mount_point = canonical(&args.mount_point)?;
     let what = What::of(&args.dir, &mount_point)?;
-    // Who is told has looked already.
+    // The command that starts a daemon has looked, before it started this one.
     if !args.tell {
         expect_empty(&mount_point)?;
         warning_of(&what).iter().for_each(|warning| output.note(warning));

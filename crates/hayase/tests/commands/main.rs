@@ -1,7 +1,7 @@
 //! The command as a person uses it: its help, its errors, and whole jobs.
 //!
 //! [`help`], [`bad_input`], [`examples`], [`packs`], [`stage`] and most of [`containers`] need nothing; [`flips`], [`jobs`],
-//! [`packs_in_areas`] and most of [`spread`] need root and mounts need FUSE: they say `SKIP` without.
+//! [`packs_in_areas`], [`printed`] and most of [`spread`] need root and mounts need FUSE: they say `SKIP` without.
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 #![expect(clippy::print_stdout, reason = "says which tests were skipped")]
@@ -17,6 +17,7 @@ mod killed_jobs;
 mod many_nodes;
 mod packs;
 mod packs_in_areas;
+mod printed;
 mod spread;
 mod stage;
 mod support;

@@ -149,7 +149,7 @@ fn shell_line(words: &[&OsStr], directory: Option<&Path>) -> OsString {
 }
 
 /// One word, whatever is in it.
-fn quote(word: &OsStr) -> OsString {
+pub(crate) fn quote(word: &OsStr) -> OsString {
     use std::os::unix::ffi::{OsStrExt, OsStringExt};
     let mut quoted = vec![b'\''];
     for &byte in word.as_bytes() {
