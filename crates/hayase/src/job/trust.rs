@@ -27,6 +27,9 @@ const LINKS_MAX: usize = 40;
 /// Write permission of the group and of others.
 const OTHERS_WRITE: u32 = 0o022;
 
+/// The map of user numbers where root is root of the machine.
+const ALL_USERS: [&str; 3] = ["0", "0", "4294967295"];
+
 /// In a directory with this bit users can replace only what is their own.
 const STICKY: u32 = 0o1000;
 
@@ -58,11 +61,11 @@ pub(crate) fn make_private(path: &Path) -> io::Result<()> {
     DirBuilder::new().mode(0o700).recursive(true).create(path)
 }
 
-/// Whether this is a container that has no other user: its root is only the user who has started it.
-fn is_alone() -> bool {
-    let map = fs::read_to_string("/proc/self/uid_map").unwrap_or_default();
-    let mut ranges = map.lines().map(|line| line.split_ascii_whitespace().nth(2));
-    ranges.next() == Some(Some("1")) && ranges.next().is_none()
+/// Whether user 0 is not root of the machine: in containers it is often the user who started them, and directories of the
+/// machine's root belong to nobody.
+fn is_mapped() -> bool {
+    let map = fs::read_to_string("/proc/self/uid_map");
+    map.is_ok_and(|map| !map.split_ascii_whitespace().eq(ALL_USERS))
 }
 
 /// How a path is looked at.
@@ -70,20 +73,17 @@ struct Way {
     uid: u32,
     /// Nothing of any other user is trusted.
     is_root: bool,
-    /// There is no other user.
-    is_alone: bool,
     groups: Vec<u32>,
 }
 
 impl Way {
     fn here() -> Self {
-        let (uid, is_alone) = (rustix::process::geteuid(), is_alone());
+        let uid = rustix::process::geteuid();
         let own = std::iter::once(rustix::process::getegid());
         let groups = own.chain(rustix::process::getgroups().unwrap_or_default());
         Self {
             uid: uid.as_raw(),
-            is_root: uid.is_root() && !is_alone,
-            is_alone,
+            is_root: uid.is_root() && !is_mapped(),
             groups: groups.map(rustix::process::Gid::as_raw).collect(),
         }
     }
@@ -155,7 +155,7 @@ impl Way {
         is_public: bool,
         mounts: &[Line],
     ) -> Result<(), JobError> {
-        if self.is_alone || !(self.is_root || is_public) {
+        if !(self.is_root || is_public) {
             return Ok(());
         }
         let here = mounts.iter().filter(|line| line.point == at && at != Path::new("/"));
@@ -220,7 +220,7 @@ mod tests {
 
     /// Only root can make directories of others; below /tmp, since the temporary directory may be in one of another user.
     fn directories() -> Option<(tempfile::TempDir, PathBuf, PathBuf)> {
-        if !rustix::process::geteuid().is_root() || is_alone() {
+        if !rustix::process::geteuid().is_root() || is_mapped() {
             println!("SKIP: only root can give a directory to another user");
             return None;
         }
@@ -274,7 +274,7 @@ mod tests {
     #[test]
     fn other_users_trust_colleagues_and_not_what_was_made_in_tmp() {
         let Some((top, above, dir)) = directories() else { return };
-        let user = Way { uid: 4712, is_root: false, is_alone: false, groups: vec![700] };
+        let user = Way { uid: 4712, is_root: false, groups: vec![700] };
         chown(&dir, Some(user.uid), None).unwrap();
         user.check(&dir, &[]).unwrap();
         // A project's directory, of its leader and for the group.
@@ -308,7 +308,7 @@ mod tests {
             (line.point, line.user) = (point.to_owned(), user);
             line
         };
-        let root = Way { uid: 0, is_root: true, is_alone: false, groups: Vec::new() };
+        let root = Way { uid: 0, is_root: true, groups: Vec::new() };
         let lines = [mounted(&dir, Some(STRANGER)), mounted(Path::new("/"), Some(STRANGER))];
         let refused = Some(Distrust::Mounted { at: dir.clone(), user: STRANGER });
         assert_eq!(why(root.check(&dir.join("job"), &lines)), refused);
@@ -317,7 +317,7 @@ mod tests {
             root.check(&dir, &[mounted(&dir, own)]).unwrap();
         }
         // The system's own, served by some daemon's user; and one in a place where everybody can make it.
-        let user = Way { uid: 4712, is_root: false, is_alone: false, groups: Vec::new() };
+        let user = Way { uid: 4712, is_root: false, groups: Vec::new() };
         user.check(&dir, &lines).unwrap();
         mode(&above, 0o1777);
         assert_eq!(why(user.check(&dir, &lines)), refused);

@@ -10,7 +10,7 @@ use super::series::{self, Points};
 use crate::commands::status::NodeStatus;
 use crate::moment;
 use crate::supervisor::control::DaemonState;
-use crate::wiring::status::{AreaMoved, Sample};
+use crate::wiring::status::{AreaMoved, CacheServed, Sample, Served};
 
 const STYLE: &str = include_str!("style.css");
 
@@ -119,7 +119,7 @@ fn head(page: &mut Html, report: &JobReport) {
         ),
     );
     page.0 += "<div class=\"tiles\">\n";
-    let of = |value: fn(&Sample) -> u64| report.last().map(value).sum::<u64>();
+    let of = |value: fn(&Sample) -> u64| report.last().map(|last| value(&last)).sum::<u64>();
     page.tile("", &ByteCount(of(|s| s.used_bytes)), "stored in shared and cache now");
     if report.counts_areas() {
         let moved = |value: fn(AreaMoved) -> u64| -> u64 {
@@ -415,8 +415,14 @@ impl JobReport {
         self.histories.iter().filter_map(|(node, history)| Some((*node, history.as_deref().ok()?)))
     }
 
-    fn last(&self) -> impl Iterator<Item = &Sample> {
-        self.known().filter_map(|(_, history)| history.last())
+    /// Of each node that is known: what its server told for the table of nodes, else its last look at its counters.
+    fn last(&self) -> impl Iterator<Item = Sample> {
+        let told = |node: u16| {
+            let status = self.status.nodes.iter().find(|status| status.node() == node)?;
+            Some(sample_of(status.server.as_ref()?, self.made_ms))
+        };
+        let nodes = self.known();
+        nodes.filter_map(move |(node, history)| told(node).or_else(|| history.last().copied()))
     }
 
     /// Whether what the areas moved is known of every node that is known.
@@ -429,6 +435,22 @@ impl JobReport {
         let nodes: Vec<_> =
             self.known().map(|(_, history)| series::of_node(history, value)).collect();
         series::sum(&nodes)
+    }
+}
+
+/// What a server told of itself, as a look at its counters.
+fn sample_of(served: &Served, at_ms: u64) -> Sample {
+    let cache = |value: fn(&CacheServed) -> u64| served.cache.as_ref().map_or(0, value);
+    Sample {
+        at_ms,
+        requests: served.requests,
+        bytes_read: served.bytes_read,
+        bytes_written: served.bytes_written,
+        area: served.area,
+        flushed_bytes: cache(|cache| cache.flushed_bytes),
+        fetched_bytes: cache(|cache| cache.fetched_bytes),
+        dirty_bytes: cache(|cache| cache.dirty_bytes),
+        used_bytes: served.shared_total.saturating_sub(served.shared_free),
     }
 }
 
@@ -461,6 +483,21 @@ mod tests {
             left: Left::default(),
             settings,
         }
+    }
+
+    /// The tiles are sums of the table, whose servers were asked after their last look.
+    #[test]
+    fn what_stands_twice_is_the_same() {
+        let mut report = report(2);
+        let served = Served {
+            shared_total: 100 << 20,
+            shared_free: 40 << 20,
+            bytes_written: 7,
+            ..Served::default()
+        };
+        report.status.nodes[1].server = Some(served);
+        let last: Vec<_> = report.last().map(|s| (s.used_bytes >> 20, s.bytes_written)).collect();
+        assert_eq!(last, [(9, 0), (60, 7)]);
     }
 
     #[test]

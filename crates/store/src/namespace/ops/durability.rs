@@ -2,7 +2,7 @@
 //! of a container.
 //!
 //! Programs write such a file without any server, so nobody can note durably that a write is about to come. Noted is the
-//! opposite: how long the file was when it was last synced. It grows, but where a writer cuts off what it could not publish, and what was published of it is not written
+//! opposite: how long the file was when it was last synced. It grows, except where a writer cuts off what it could not publish, and what was published of it is not written
 //! again, so after a power cut the bytes up to there are those that were written. No note says that nothing is known.
 
 use hayase_layout::InodeId;
