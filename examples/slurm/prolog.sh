@@ -1,14 +1,19 @@
 #!/bin/sh
 # Prolog of slurmd (slurm.conf: Prolog=): gives each job a directory on the node's own disk that only its user
 # can enter. In the job: hayase up --job "slurm-$SLURM_JOB_ID" --storage "/srv/hayase-$SLURM_JOB_ID"
-# The disk (HAYASE_DISK) has to be root's, and nobody else may write to its top: others could make the directory first.
-# A prolog that fails drains the node, so it fails only when the disk can not be written, or is not root's alone.
+# The disk (HAYASE_DISK) has to be root's, with the sticky bit if others may write there.
+# A prolog that fails drains the node, so it fails only when the disk can not be written.
 set -eu
 disk=${HAYASE_DISK:-/srv}
 storage=$disk/hayase-$SLURM_JOB_ID
-case $(stat -L -c '%u %A' "$disk") in
-"0 d"????-??-?) ;;
-*) echo "$disk does not belong to root alone" >&2; exit 1 ;;
-esac
-[ -d "$storage" ] || mkdir -m 700 "$storage"
+if ! mkdir -m 700 "$storage" 2>/dev/null; then
+  # From an earlier try; or somebody who can write there has made it, or a link, for a job of somebody else.
+  case $(stat -c '%F %u' "$storage") in
+  "directory 0" | "directory $SLURM_JOB_UID") ;;
+  *)
+    rm -rf --one-file-system "$storage"
+    mkdir -m 700 "$storage"
+    ;;
+  esac
+fi
 chown -h "$SLURM_JOB_UID" "$storage"
