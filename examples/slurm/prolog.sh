@@ -7,7 +7,7 @@ set -eu
 disk=${HAYASE_DISK:-/srv}
 storage=$disk/hayase-$SLURM_JOB_ID
 if ! mkdir -m 700 "$storage" 2>/dev/null; then
-  # From an earlier try; or somebody who can write there has made it, or a link, for a job of somebody else.
+  # It is from an earlier try; or another user has made it, or a link of that name.
   case $(stat -c '%F %u' "$storage") in
   "directory 0" | "directory $SLURM_JOB_UID") ;;
   *)

@@ -460,7 +460,7 @@ mod tests {
     }
 
     proptest! {
-        /// Beside it a home that counts what it is told, and ends what a recall does not name.
+        /// A model of the home counts the opens that are reported, and drops those that the answer to a recall does not name.
         #[test]
         fn what_has_a_handle_is_held_and_what_is_held_is_counted(steps in prop::collection::vec(step(), 1..60)) {
             let now = Instant::now();

@@ -246,7 +246,7 @@ impl MountPoint {
     /// would serve it without end. One that something is mounted over stays.
     pub(crate) fn detach_binds(&self) -> io::Result<()> {
         let mut refused = None;
-        // Each time anew: one that goes may take others with it, and uncover some.
+        // The table is read again each time: detaching one bind may detach or uncover others.
         for _ in 0..BINDS_MAX {
             let lines = mount_table::read()?;
             // After that: what has our device while the connection lives is ours.

@@ -30,7 +30,7 @@ pub struct Line {
     pub kind: String,
     /// Device, or whatever the file system calls its source.
     pub source: OsString,
-    /// Of a file system that a process serves (FUSE): who has mounted it.
+    /// The user that mounted it, of a FUSE file system.
     pub user: Option<u32>,
 }
 

@@ -79,7 +79,7 @@ impl ProcessId {
         self.open_any().filter(|_| self.is_own())
     }
 
-    /// The same, whoever runs it: for processes that no file names.
+    /// The same for a process of any user: for processes that no file names.
     pub(crate) fn open_any(self) -> Option<Handle> {
         let pidfd = match pidfd_open(Pid::from_raw(self.pid)?, PidfdFlags::empty()) {
             Ok(pidfd) => Some(pidfd),

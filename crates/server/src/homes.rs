@@ -370,8 +370,8 @@ impl Node {
         });
     }
 
-    /// Asks a node for what it keeps of an inode only for the next open. It was granted that and goes on using it until the
-    /// home recalls it: nothing follows from a node that does not answer.
+    /// Asks a node to close the opens of an inode that it keeps only for the next open. That is a request, not a recall: a node
+    /// that does not answer keeps what it was granted.
     pub(crate) async fn let_go(self: &Rc<Self>, ino: InodeId, node: NodeId) {
         let bits = Grants::NONE;
         let asked = self.ask(ServerId(node.0), PeerRequest::Recall { ino, bits }).await;

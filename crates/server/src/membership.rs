@@ -4,8 +4,8 @@
 //! that nobody is woken while all is well: both ends learn within 2 s that the other's machine is gone,
 //! and at once that its process is. A server beats over it when it was made, each second while something
 //! is not settled, and else [`rest`] apart, so that server 0 hears so many beats at most at any size
-//! of the job. Whose connection ended, who does not beat over another one for [`SILENCE`] then, and does
-//! not answer what server 0 asks either, is declared lost in a new *epoch*, which is durable before it is told. A server that has taken the epoch refuses the lost
+//! of the job. A server whose connection ended, that does not beat over another one for [`SILENCE`] then and
+//! does not answer server 0 either, is declared lost in a new *epoch*, which is durable before it is sent. A server that has taken the epoch refuses the lost
 //! incarnation ([`PeerReply::Dead`]) and calls it no more. Only when every living server has taken it
 //! do homes release what the lost node had open and locked: until then it might still write to a part
 //! somewhere under a lock that another node already has. Without server 0 nobody is declared lost
@@ -340,7 +340,7 @@ impl Node {
             let link = self.peers.link(server);
             let this = Rc::clone(self);
             asked.spawn_local(async move {
-                // A link that comes back meanwhile proves it too: what is asked may get lost where that gets through.
+                // An answer over the link proves it too: the handshake of `presence` is tried once, and may be lost.
                 let ping = this.peers.call(server, &PeerRequest::Ping, None, None, CONNECT_WAIT);
                 let answered = async {
                     if ping.await.is_err() {

@@ -72,7 +72,7 @@ pub trait Area: Send + Sync {
     fn parts(&self) -> Result<Arc<dyn Device>, PartError>;
 }
 
-/// Bytes that the file system of an area was asked for, whoever asked: kernels for programs (passthrough), the server for
+/// Bytes that the file system of an area gave and took: to and from kernels for programs (passthrough), and the server for
 /// other nodes and for the tier. What programs read and write by mappings is not counted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct AreaMoved {

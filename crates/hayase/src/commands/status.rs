@@ -133,9 +133,9 @@ impl NodeStatus {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub(crate) enum Payload {
-    /// Nobody on the path can read or change them unnoticed.
+    /// An attacker on the path can neither read them nor change them unnoticed.
     Encrypted,
-    /// Who can change packets can change them.
+    /// An attacker who can change packets can change them unnoticed.
     NotAuthenticated,
 }
 

@@ -50,7 +50,7 @@ struct Speed {
     /// Through the server.
     read: u64,
     written: u64,
-    /// From and to the area, whoever moves it; absent where that is not counted.
+    /// From and to the area, by kernels and servers; absent where that is not counted.
     area: Option<AreaMoved>,
     to_tier: u64,
     from_tier: u64,

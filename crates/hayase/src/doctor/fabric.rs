@@ -13,8 +13,8 @@ pub(super) fn checks() -> [Check; 2] {
 /// What an attacker on the path of messages can do unnoticed (docs/SECURITY.md).
 fn payload() -> Check {
     Check {
-        means: "who can change packets between nodes can change the bytes of files unnoticed, and who sees them can read them; \
-                messages are authenticated"
+        means: "an attacker on the network between nodes can read the bytes of files and change them unnoticed; messages are \
+                authenticated"
             .to_owned(),
         todo: "on a network with others: `hayase up --encrypt`".to_owned(),
         ..Check::ok("payload", "not authenticated")

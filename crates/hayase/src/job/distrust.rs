@@ -8,13 +8,13 @@ pub(crate) enum Distrust {
     /// It is another user's.
     #[error("it belongs to user {0}")]
     Owner(u32),
-    /// So others have written there, or will.
+    /// Other users may have written to it.
     #[error("others can write to it")]
     OthersWrite,
-    /// What is above it is another user's, who can replace it.
+    /// A directory above it belongs to another user, who can replace it.
     #[error("{} on the way to it belongs to user {user}", .at.display())]
     Above { at: PathBuf, user: u32 },
-    /// What is above it can be written.
+    /// Others can write to a directory above it.
     #[error("others can replace what is in {}", .0.display())]
     Replaceable(PathBuf),
     /// Its owner and its mode are made up.

@@ -37,7 +37,7 @@ pub(crate) struct NotDurable {
     pub(crate) state: String,
     /// Bytes.
     pub(crate) bytes: u64,
-    /// There may be more: nobody who could know answers.
+    /// There may be more bytes: no server that could know answers.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub(crate) at_least: bool,
     /// Of the last failure; 0 when there was none.

@@ -190,7 +190,7 @@ mod tests {
         let top = tempfile::tempdir().unwrap();
         let runtime = top.path().join("r");
         Registry::open(&runtime).unwrap();
-        assert!(!runtime.exists(), "who only looks makes nothing");
+        assert!(!runtime.exists(), "opening makes nothing");
         Registry::make(&runtime).unwrap();
         Registry::make(&runtime).unwrap();
         let jobs = runtime.join("jobs");
@@ -229,7 +229,11 @@ mod tests {
         dir.write_settings(&sample_settings(Kind::ThisMachine, 1)).unwrap();
         assert!(registry.jobs().is_empty() && registry.damaged().is_empty());
         assert!(registry.known(&job).is_none() && dangling.is_symlink());
-        assert_eq!(Registry::open(&runtime).unwrap().jobs().len(), 1, "who looks now");
+        assert_eq!(
+            Registry::open(&runtime).unwrap().jobs().len(),
+            1,
+            "a registry that is opened now"
+        );
     }
 
     #[test]

@@ -438,7 +438,7 @@ impl JobReport {
     }
 }
 
-/// What a server told of itself, as a look at its counters.
+/// The status of a server in the form of a sample.
 fn sample_of(served: &Served, at_ms: u64) -> Sample {
     let cache = |value: fn(&CacheServed) -> u64| served.cache.as_ref().map_or(0, value);
     Sample {

@@ -1,7 +1,7 @@
 //! What a killed supervisor leaves running on this host: programs of the job, and the mount that serves them.
 //!
-//! Its daemons are told by the kernel to end. A mount does that only when no program has a file open in it, and programs
-//! do not notice anything.
+//! The kernel sends SIGTERM to its daemons. A mount ends only when no program has a file open in it, and programs do not
+//! notice anything.
 
 use std::ffi::OsStr;
 use std::fs;

@@ -48,7 +48,7 @@ pub(crate) struct Served {
     pub(crate) bytes_read: u64,
     /// Bytes that passed it on their way to parts.
     pub(crate) bytes_written: u64,
-    /// What the file system of the area was asked for, whoever asked; absent where that is not counted.
+    /// Bytes that the file system of the area gave and took; absent where that is not counted.
     #[serde(default)]
     pub(crate) area: Option<AreaMoved>,
     /// Of both, what went past the page cache.

@@ -290,12 +290,7 @@ fn of_a_dead_job_with_a_tier_nothing_is_said_to_be_there() {
     scene.up(&["--nodes", "2", "--job", "t", "--tier", tier.to_str().unwrap()]).with(0);
     let up = scene.hayase(&["top", "--count", "1"]).with(0).stdout;
     assert!(up.contains("everything is in the tier"), "{up}");
-    for node in 0..2 {
-        let record = scene.path(&format!("run/jobs/t/node-{node}/supervisor.json"));
-        let record = json(&fs::read_to_string(record).unwrap());
-        let pid = record["process"]["pid"].as_i64().unwrap() as i32;
-        kill_process(Pid::from_raw(pid).unwrap(), Signal::KILL).unwrap();
-    }
+    scene.kill_supervisors("t", 0..2);
     let servers = || {
         let all = scene.processes().into_iter();
         all.filter(|(_, line)| line.contains("hayase serve ")).collect::<Vec<_>>()

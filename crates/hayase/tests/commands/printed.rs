@@ -2,8 +2,6 @@
 
 use std::fs;
 
-use rustix::process::{Pid, Signal, kill_process};
-
 use super::support::{Done, Scene, done, wait_until};
 
 /// The commands in a text: between backquotes, or a line of their own.
@@ -31,19 +29,6 @@ fn type_all(scene: &Scene, text: &str) -> usize {
         assert_eq!(told.code, 0, "{command}: {told:#?}");
     }
     commands.len()
-}
-
-fn kill_supervisors(scene: &Scene, job: &str, nodes: impl Iterator<Item = u16>) {
-    for node in nodes {
-        let record = scene.path(&format!("run/jobs/{job}/node-{node}/supervisor.json"));
-        let record: serde_json::Value =
-            serde_json::from_str(&fs::read_to_string(record).unwrap()).unwrap();
-        let pid = Pid::from_raw(record["process"]["pid"].as_i64().unwrap() as i32).unwrap();
-        kill_process(pid, Signal::KILL).unwrap();
-        let proc = format!("/proc/{}", pid.as_raw_nonzero());
-        let is_gone = || !fs::exists(&proc).unwrap();
-        wait_until("a killed supervisor is gone", is_gone, || proc.clone());
-    }
 }
 
 #[test]
@@ -87,7 +72,7 @@ fn what_stands_in_the_way_of_up_goes_with_what_is_printed() {
         || typed(&scene, "hayase status --job t --json").stdout.contains("\"open_files\": 1"),
         || typed(&scene, "hayase status --job t").stdout,
     );
-    kill_supervisors(&scene, "t", 0..1);
+    scene.kill_supervisors("t", 0..1);
     let refused = scene.up(&["--nodes", "1", "--job", "other"]).with(2).stderr;
     let commands = printed(&refused);
     assert!(!commands.is_empty(), "{refused}");
@@ -103,10 +88,10 @@ fn what_stands_in_the_way_of_up_goes_with_what_is_printed() {
 fn what_is_printed_of_dead_nodes_works() {
     let Some(scene) = Scene::with_nodes("what_is_printed_of_dead_nodes") else { return };
     scene.up(&["--nodes", "2", "--job", "t"]).with(0);
-    kill_supervisors(&scene, "t", 1..2);
+    scene.kill_supervisors("t", 1..2);
     let refused = scene.hayase(&["exec", "--job", "t", "--node", "1", "--", "true"]).with(1).stderr;
     assert_eq!(type_all(&scene, &refused), 1, "{refused}");
-    kill_supervisors(&scene, "t", 0..1);
+    scene.kill_supervisors("t", 0..1);
     let refused = scene.hayase(&["exec", "--job", "t", "--", "true"]).with(1).stderr;
     assert_eq!(type_all(&scene, &refused), 1, "{refused}");
     scene.check_nothing_left();

@@ -6,6 +6,8 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
+use rustix::process::{Pid, Signal, kill_process};
+
 /// Longest wait for something that takes a moment.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
 
@@ -134,6 +136,20 @@ impl Scene {
             line.contains(&top).then_some((pid, line))
         };
         pids.filter_map(of).collect()
+    }
+
+    /// By force; returns when they are gone.
+    pub(crate) fn kill_supervisors(&self, job: &str, nodes: impl Iterator<Item = u16>) {
+        for node in nodes {
+            let record = self.path(&format!("run/jobs/{job}/node-{node}/supervisor.json"));
+            let record: serde_json::Value =
+                serde_json::from_str(&fs::read_to_string(record).unwrap()).unwrap();
+            let pid = Pid::from_raw(record["process"]["pid"].as_i64().unwrap() as i32).unwrap();
+            kill_process(pid, Signal::KILL).unwrap();
+            let proc = format!("/proc/{}", pid.as_raw_nonzero());
+            let is_gone = || !fs::exists(&proc).unwrap();
+            wait_until("a killed supervisor is gone", is_gone, || proc.clone());
+        }
     }
 
     /// Fails when something stays for longer than a moment.

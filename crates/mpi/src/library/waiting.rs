@@ -28,7 +28,7 @@ const REST_MAX: Duration = Duration::from_millis(2);
 
 /// A collective that was begun, with buffers of such a life.
 #[derive(Debug)]
-#[must_use = "its error is told by `wait`"]
+#[must_use = "`wait` returns its error"]
 pub(super) struct Begun<'a> {
     call: &'static str,
     /// `None` when it is over.
@@ -86,7 +86,7 @@ impl Begun<'_> {
     }
 }
 
-/// Who returns early, after another error, still waits: its buffers go right after.
+/// An early return after another error still waits: the buffers are freed right after.
 impl Drop for Begun<'_> {
     fn drop(&mut self) {
         // An error of the library: it has let go of them, or the process is lost with it.

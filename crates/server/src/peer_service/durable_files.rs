@@ -220,8 +220,8 @@ fn is_broken(names: &Namespace, ino: InodeId) -> Result<bool, Refused> {
     Ok(noted.is_broken)
 }
 
-/// Notes that so many bytes of a file of a container, of this home, are durable of the `len` that it has; durably when the names
-/// are.
+/// Notes that the first `bytes` bytes of a file of a container of this home, which has `len`, are durable. The note is durable
+/// when the names are.
 pub(crate) fn note_durable(
     names: &Namespace,
     ino: InodeId,

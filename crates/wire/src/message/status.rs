@@ -13,8 +13,8 @@ pub struct AreaUse {
     pub inodes_free: u64,
 }
 
-/// What the file system of an area was asked for since it was mounted, whoever asked: kernels for programs, its server for
-/// other nodes and for the tier.
+/// Bytes that the file system of an area gave and took since it was mounted: to and from kernels for programs, and its server
+/// for other nodes and for the tier.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct AreaMoved {
     pub read: u64,
