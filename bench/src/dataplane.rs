@@ -16,7 +16,7 @@ use crate::run::{Compared, Group};
 pub(crate) const INTRO: &str = "\
 Written by `./bench.sh dataplane --write-docs`.
 Simulated nodes on one machine; the disk of each is an XFS image on a loop device with direct I/O.
-CPU time is that of processes and of the kernel for them: what loop devices and network interrupts take besides is not in it, \
+CPU time is that of processes and of the kernel for them: the share of loop devices and network interrupts is not in it, \
 on either side.
 Absolute figures are this machine's; the ratios are the result.
 Raw samples are written to `bench/out/`.";
@@ -25,19 +25,19 @@ Raw samples are written to `bench/out/`.";
 pub(crate) const GROUPS: &[Group] = &[
     Group {
         name: "disk",
-        title: "Direct I/O of a server's ring, beside fio",
+        title: "Direct I/O of a server's ring, and fio",
         compared: Compared::Work(&["fio"]),
         run: disk::run,
     },
     Group {
         name: "remote",
-        title: "Files of another node, beside a bare loop that receives and writes",
+        title: "Files of another node, and a bare loop that receives and writes",
         compared: Compared::Work(&["loop"]),
         run: remote::run,
     },
     Group {
         name: "peers",
-        title: "Files of another node, beside GlusterFS and gfarm2fs",
+        title: "Files of another node, GlusterFS and gfarm2fs",
         compared: Compared::Work(&["GlusterFS", "gfarm2fs"]),
         run: peers::run,
     },

@@ -41,7 +41,7 @@ pub(crate) const GROUPS: &[Group] = &[
     },
     Group {
         name: "computation",
-        title: "A computation beside a flush",
+        title: "A computation during a flush",
         compared: Compared::Work(&["idle"]),
         run: computation::run,
     },

@@ -14,7 +14,7 @@ pub(crate) const INTRO: &str = "\
 Written by `./bench.sh gfarm --write-docs`.
 A Gfarm of one metadata server and three file servers, from the distribution's packages, runs on nodes of namespaces of one \
 machine; each node mounts it with `hayase mount` and with gfarm2fs.
-Spools and the files beside them, which \"native\" stands for, lie in memory (tmpfs), so that no disk is measured; the metadata \
+Spools and the files next to them, which \"native\" stands for, lie in memory (tmpfs), so that no disk is measured; the metadata \
 server keeps its journal nowhere.
 gfarm2fs is measured with several sets of options; the fastest set of each row is what we are compared with.
 All bytes that are read are checked.

@@ -28,9 +28,9 @@ median ratio to itself over two rounds in which its two runs changed places, and
 is outside of 0.9 to 1.1; a cost in microseconds that every round keeps needs no such comparison.
 Processes fill some steps, wait for each other, and move them: waiting is not timed, but what a call waits for is.
 Where processes share a processor, each step begins and ends with all of them, so that nothing that is not timed
-is done beside what is.
-Times are those of the slowest process: open, the calls, close; ratios are of their sum, the calls alone stand
-beside.
+runs at the same time as what is.
+Times are those of the slowest process: open, the calls, close; ratios are of their sum, the calls alone are
+shown too.
 Nothing is synced inside of what is timed, on either side; before each run all that earlier runs wrote is on the
 disk. Of the patterns each process writes a file as large as its own and removes it right before, so that new files take
 memory that the machine's host has not taken back. Reads find their bytes in the page cache unless the table says cold.

@@ -15,7 +15,7 @@ Written by `./bench.sh nodes --write-docs`.
 All nodes are simulated on one machine, so they share its processors, its memory and one disk.
 \"A against A\" compares consecutive rounds of the same measurement; no goal is judged when its median is outside of \
 0.9 to 1.1.
-That a silent node 0 never lets two nodes hold one lock is no figure: `coherence_36_without_a_coordinator_nothing_is_released` \
+That a silent node 0 never lets two nodes hold one lock is not a figure: `coherence_36_without_a_coordinator_nothing_is_released` \
 and the simulation show it.
 Raw samples are written to `bench/out/`.";
 

@@ -30,7 +30,7 @@ Written by `./bench.sh stage --write-docs`.
 The S3 server is `s3s` with objects in memory, on two threads of the bench's own process; it shares the machine with
 what is measured, and its CPU is not counted.
 An object costs little there; so what packs gain over loose objects is judged on a Ceph RADOS Gateway of Debian's \
-packages (\"on Ceph\": one OSD on a file on the disk of this machine, the frontend as it comes), and told for the \
+packages (\"on Ceph\": one OSD on a file on the disk of this machine, the frontend as it comes), and reported for the \
 server in memory.
 The slow line is a proxy in the bench's process: 48 MiB/s, 6 MiB/s for each connection, 1 MiB objects where nothing
 else is said, once with at most 30 requests a second, counted over a quarter of one; figures are of the window that

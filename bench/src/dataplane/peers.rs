@@ -43,7 +43,7 @@ pub(crate) fn run(bench: &Bench) -> anyhow::Result<Outcome> {
     for kind in &peer::KINDS {
         match Peer::up(bench, &job, kind) {
             Ok(peer) => peers.push(peer),
-            Err(error) => notes.push(format!("{} can not be measured: {error:#}.", kind.name)),
+            Err(error) => notes.push(format!("{} cannot be measured: {error:#}.", kind.name)),
         }
     }
     ensure!(!peers.is_empty(), "{}", notes[1..].join(" "));

@@ -39,7 +39,7 @@ const SECONDS: f64 = 1.0;
 const WANTED: f64 = 1.02;
 
 const WHAT: &str = "computation";
-const FLUSH: &str = "beside a flush";
+const FLUSH: &str = "during a flush";
 const IDLE: [&str; 2] = ["idle", "idle again"];
 const PATIENCE: Duration = Duration::from_secs(120);
 
@@ -156,7 +156,7 @@ fn sample(variant: &str, round: usize, measured: Measured) -> Sample {
 fn outcome(samples: Samples, sent: &[f64]) -> Outcome {
     let found = samples.compare(WHAT, FLUSH, IDLE);
     let figure = 1.0 / stats::median(&found.ratios).unwrap_or(f64::NAN);
-    let name = "computation beside a flush, time of that without one";
+    let name = "computation during a flush, time of that without one";
     let goal = Goal::new(name, figure, "", Wanted::AtMost(WANTED)).same_as(found.same);
     let mut table = Table::new("", &["", "seconds", "of idle"]);
     let seconds = |variant: &str| {
@@ -169,7 +169,7 @@ fn outcome(samples: Samples, sent: &[f64]) -> Outcome {
         table.row(vec![variant.to_owned(), number(seconds(variant)), ratio]);
     }
     let notes = vec![format!(
-        "The daemons of the job and of its tier stay on core 0; a loop of fixed work runs on core {THEIRS}. Beside it {} MiB \
+        "The daemons of the job and of its tier stay on core 0; a loop of fixed work runs on core {THEIRS}. Meanwhile {} MiB \
          went to the tier each time.",
         number(stats::median(sent).unwrap_or(f64::NAN))
     )];

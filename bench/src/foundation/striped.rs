@@ -43,7 +43,7 @@ pub(crate) fn run(bench: &Bench) -> anyhow::Result<Outcome> {
     };
     let each: Vec<String> = alone.iter().map(|rate| number(*rate)).collect();
     let notes = vec![format!(
-        "Each node's disk is limited to {LIMIT_MIB} MiB/s in both directions (control group); direct writes beside \
+        "Each node's disk is limited to {LIMIT_MIB} MiB/s in both directions (control group); direct writes next to \
          the parts: {} MiB/s.\nA program on node 1, stripes of 1 MiB, 1 MiB calls, {} MiB per file. Writes include \
          fsync(2), reads begin with cold caches everywhere.\nThe whole file is on node 0.",
         each.join(", "),

@@ -182,7 +182,7 @@ fn judge(files: u64, samples: Samples, best: &[&str]) -> Outcome {
     let bare_ratio = bare / samples.rate(ROWS[0].0, OTHER[0]);
     let notes = vec![format!(
         "{files} files in one directory, one call after the other. The row \"{FIRST_STAT}\" is the first look at files that \
-         another node has just made; \"stat, again\" is of what was looked at a moment ago, which the kernel answers by \
+         another node has just made; \"stat, again\" is of what has just been looked at, which the kernel answers by \
          itself where a mount lets it.\nA create asks the metadata server whether \
          the name is there, for the file, for its attributes and for its close, and a file server for its place, so that the \
          kernel can write it by itself; after eight files in a row that stayed without bytes our mount asks for no place \

@@ -10,7 +10,7 @@ use crate::sample::{Measured, Samples};
 
 /// Microseconds for each call.
 const WANTED: f64 = 1.0;
-const KINDS: [&str; 2] = ["the same types again", "types made anew each time"];
+const KINDS: [&str; 2] = ["the same types again", "new types each time"];
 
 /// One process.
 pub(crate) fn run(bench: &Bench) -> anyhow::Result<Outcome> {

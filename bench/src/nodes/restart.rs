@@ -53,7 +53,7 @@ pub(crate) fn run(bench: &Bench) -> anyhow::Result<Outcome> {
         "Two nodes; all files are made on node 0, so that its server has their inodes and parts, and half of their \
          names.\nThe answer is the last of stat(2) of 32 names that are not there, asked through the mount as soon as \
          the server is dead: about half of them lie on it.\nIt includes the supervisor's pause before a restart (50 ms at first, doubled by each restart \
-         of the last two minutes) and the time until both nodes have told what they hold."
+         of the last two minutes) and the time until both nodes have reported what they hold."
             .to_owned(),
     ];
     Ok(Outcome { goals: vec![goal], tables: vec![table(&samples)], notes, samples: samples.0 })

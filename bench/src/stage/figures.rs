@@ -37,7 +37,7 @@ pub(super) fn run(bench: &Bench) -> anyhow::Result<Outcome> {
     by_size(bench, &mut outcome)?;
     by_encryption(bench, medium, &mut outcome)?;
     outcome.notes.push(format!(
-        "Other tools that can not be told how many transfers there should be are drawn at one; where there are more than \
+        "Other tools without an option for the number of transfers are drawn at one; where there are more than \
          {FILES_OF_SLOW} files only rclone is, the others would take minutes. Encryption by the client is that of rclone, \
          which the others have not. s3fs has no figure, since it is a mount."
     ));

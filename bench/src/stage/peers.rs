@@ -60,7 +60,7 @@ pub(super) fn run(bench: &Bench) -> anyhow::Result<Outcome> {
     let works = |tool: &Tool| match measure(bench, &ground, &[*tool], few, 1) {
         Err(error) if *tool != Tool::Hayase => {
             let _ = ["tree", "in"].map(|name| ground.clear(name));
-            outcome.notes.push(format!("{} can not be measured: {error:#}.", tool.name()));
+            outcome.notes.push(format!("{} cannot be measured: {error:#}.", tool.name()));
             None
         }
         measured => Some(measured.map(|_| *tool)),

@@ -24,7 +24,7 @@
 //!   only when it is the one that the ledger knows;
 //! * directories are never renamed, so that the path of a directory never changes.
 //!
-//! Source: `docs/SEMANTICS.md`, "The cache area"; `docs/guide/cache.md`, "What comes to the tier, and when".
+//! Source: `docs/SEMANTICS.md`, "The cache area"; `docs/guide/cache.md`, "What is flushed, and when".
 
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeSet, HashMap};

@@ -10,7 +10,7 @@
 //! the file changed until the end: its bytes, its name, its openers. Then the tier's version is
 //! replaced in one step, if it is the one that the ledger knows; else both versions are kept.
 //!
-//! Source: paper 003 (LLIO), asynchronous flush; `docs/guide/cache.md`, "What comes to the tier, and when".
+//! Source: paper 003 (LLIO), asynchronous flush; `docs/guide/cache.md`, "What is flushed, and when".
 
 mod asked;
 pub(crate) mod deadline;

@@ -2,7 +2,7 @@
 //!
 //! Who waits is woken from here, and the mount, whose thread would be woken only to pass the answer on,
 //! hears of many at once. Everything else that comes of them goes to the mount as an answer.
-//! Source: `docs/design/001-coherence.md`, "Who answers an unlink".
+//! Source: `docs/design/001-coherence.md`, "Which process answers an unlink".
 
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;

@@ -5,7 +5,7 @@
 //! incarnation of the home takes the link, and says so when the home returns; the home takes it before
 //! it tells anybody how many names the file has. A shard that was started anew meanwhile does not know:
 //! then it finishes the removal as after any crash.
-//! Source: `docs/design/001-coherence.md`, "Who answers an unlink".
+//! Source: `docs/design/001-coherence.md`, "Which process answers an unlink".
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;

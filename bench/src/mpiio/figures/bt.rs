@@ -39,7 +39,7 @@ pub(crate) fn run(bench: &Bench) -> anyhow::Result<Outcome> {
     });
     let note = format!(
         "{}\nCollective calls, one for each of the meshes of {SIDE} x {SIDE} x {SIDE} points of 40 bytes; the file has the same \
-         size however many ranks write it: {} (an eighth, but at least one mesh, for the MPI alone). Where the number of ranks is no square, each has a \
+         size however many ranks write it: {} (an eighth, but at least one mesh, for the MPI alone). Where the number of ranks is not a square, each has a \
          piece of every row.",
         ground.note(),
         sizes.join(", "),

@@ -23,7 +23,7 @@
 //! Who waits for a file that is removed before the tier has it waits for what was written before that
 //! removal: the new checkpoint may itself be an old one by then. [`Order::has_lost`] says so.
 //!
-//! Source: `docs/guide/cache.md`, "What comes to the tier, and when".
+//! Source: `docs/guide/cache.md`, "What is flushed, and when".
 
 use std::collections::{BTreeSet, HashMap};
 

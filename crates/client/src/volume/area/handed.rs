@@ -3,7 +3,7 @@
 //!
 //! Here: what is not believed meanwhile. Of the directory: attributes that the server was asked for.
 //! Of files: anything remembered, since nobody here knows yet which file lost its name.
-//! Source: `docs/design/001-coherence.md`, "Who answers an unlink".
+//! Source: `docs/design/001-coherence.md`, "Which process answers an unlink".
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
