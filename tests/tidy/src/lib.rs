@@ -18,6 +18,7 @@ mod results;
 mod token;
 mod tree;
 mod uses;
+pub mod words;
 
 pub use baseline::{Baseline, Change, Count, added};
 pub use circles::{Graph, circles};

@@ -9,6 +9,7 @@ mod manifests;
 mod promises;
 mod results;
 mod unsafe_rooms;
+mod words;
 
 use hayase_tidy::{Source, Tree};
 
