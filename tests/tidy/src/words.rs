@@ -187,19 +187,19 @@ fn without_quotes(line: &str) -> String {
 }
 
 /// Places of a source whose strings are errors that users read.
-const ERRORS: [&str; 5] = ["#[error(", "bail!(", "anyhow!(", "context(|", "context("];
+const ERRORS: [&str; 5] = ["#[error(", "bail!(", "ensure!(", "anyhow!(", "context("];
 
 /// Strings in `#[error(..)]`, `bail!(..)`, `anyhow!(..)`, `.context(..)`, `.with_context(..)`, each with its line.
 pub fn error_texts(source: &str) -> Vec<(usize, String)> {
     let code = code_only(source);
     let mut found = Vec::new();
-    for open in ERRORS.iter().filter(|open| !open.ends_with('|')) {
+    for open in ERRORS {
         for (at, _) in code.match_indices(open) {
             let start = at + open.len();
             let (mut depth, mut end) = (1, start);
-            for (place, byte) in code.bytes().enumerate().skip(start) {
-                depth += i32::from(byte == b'(') - i32::from(byte == b')');
-                end = place;
+            for (number, byte) in code.as_bytes()[start..].iter().enumerate() {
+                depth += i32::from(*byte == b'(') - i32::from(*byte == b')');
+                end = start + number;
                 if depth == 0 {
                     break;
                 }

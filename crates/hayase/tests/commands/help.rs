@@ -2,7 +2,9 @@
 //!
 //! Which commands there are is read from the help itself: no list is kept here.
 
-use crate::support::{Scene, check_snapshot, snapshots_of};
+use std::path::Path;
+
+use crate::support::{Scene, check_file, check_snapshot, snapshots_of};
 
 /// A command as words: `["container", "check"]`; none is `hayase` itself.
 type Words = Vec<String>;
@@ -55,6 +57,27 @@ fn help_is_what_it_was() {
     for kept in snapshots_of("help") {
         assert!(known.contains(&kept), "{kept} is of a command that does not exist: remove it");
     }
+}
+
+/// The page of the reference: what each command says of itself.
+fn reference(mut commands: Vec<(Words, String)>) -> String {
+    commands.sort();
+    let section = |(words, help): &(Words, String)| {
+        let name = [&["hayase".to_owned()], &words[..]].concat().join(" ");
+        format!("\n## {name}\n\n```text\n{}\n```\n", help.trim_end())
+    };
+    let sections: String = commands.iter().map(section).collect();
+    format!(
+        "# Commands and options\n\n\
+         What `hayase --help` and `hayase COMMAND --help` print, written by the program.\n\
+         Do not edit this page: `UPDATE_SNAPSHOTS=1 cargo test -p hayase --test commands help` writes it again.\n{sections}"
+    )
+}
+
+#[test]
+fn the_reference_says_what_help_says() {
+    let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/reference/commands.md");
+    check_file(&page, &reference(commands(&Scene::new())));
 }
 
 #[test]

@@ -236,12 +236,18 @@ pub(crate) fn snapshots_of(start: &str) -> Vec<String> {
 /// Compares with a file in `tests/commands/snapshots`; with `UPDATE_SNAPSHOTS=1` writes it instead.
 #[track_caller]
 pub(crate) fn check_snapshot(name: &str, text: &str) {
-    let path = snapshots().join(name);
+    check_file(&snapshots().join(name), text);
+}
+
+/// The same with a file anywhere.
+#[track_caller]
+pub(crate) fn check_file(path: &Path, text: &str) {
     if std::env::var_os("UPDATE_SNAPSHOTS").is_some() {
-        fs::write(&path, text).unwrap();
+        fs::write(path, text).unwrap();
         return;
     }
-    let kept = fs::read_to_string(&path).unwrap_or_default();
+    let kept = fs::read_to_string(path).unwrap_or_default();
+    let name = path.display();
     assert_eq!(text, kept, "{name} changed; if that is meant, run with UPDATE_SNAPSHOTS=1");
 }
 

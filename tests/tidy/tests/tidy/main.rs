@@ -7,6 +7,7 @@ mod files;
 mod layers;
 mod manifests;
 mod promises;
+mod reference;
 mod results;
 mod unsafe_rooms;
 mod words;
