@@ -1,5 +1,8 @@
 //! What can be typed: one verb, one struct of arguments, in the verb's own file.
 
+#[cfg(test)]
+mod documents;
+
 use clap::{Parser, Subcommand};
 
 use crate::commands;
