@@ -208,8 +208,21 @@ burst_buffer_frames_a_job() {
   printf '#!/bin/sh\n#BB_LUA hayase shard=1G\n' >"$work/opt/script"
   ! slurm ctl timeout 30 sbatch --nodes=1 /opt/script 2>"$work/refused"
 }
+# The script of the tutorial, as it stands.
+tutorial_runs() {
+  local page=docs/tutorials/slurm-job.md
+  awk '/^```/ { inside = !inside; if (!inside && block ~ /^#!/) { printf "%s", block; exit } block = ""; next }
+    inside { block = block $0 "\n" }' $page >"$work/opt/script"
+  grep -q "hayase down" "$work/opt/script" || { say "no script in $page"; return 1; }
+  rm -f "$work/shared/keep/out"
+  slurm ctl env PATH="/opt:$PATH" timeout 90 sbatch --chdir=/ --wait -Q --output=/mnt/keep/out /opt/script
+  local status=$?
+  cat "$work/shared/keep/out"
+  [ $status = 0 ] && [ "$(cat "$work/shared/keep/run7/result")" = "$(printf 'n1\nn2\nn3')" ] && nothing_remains $nodes
+}
 
 try up_in_an_allocation
+try tutorial_runs
 try run_in_an_allocation
 try killed_nodes_are_cleared_by_the_next_job
 try scancelled_jobs_leave_no_process
