@@ -94,7 +94,12 @@ suite_mpiio-foreign() { tests/mpi/foreign.sh; }
 suite_mpiio-faults() { tests/mpi/faults.sh; }
 suite_mpiio-romio() { tests/mpi/romio.sh; }
 suite_areas() { job_suite areas tests/mpi/areas.sh; }
-suite_cached() { job_suite cached tests/mpi/cached.sh; }
+suite_cached() {
+  local failed=0
+  job_suite cached tests/mpi/cached.sh || failed=1
+  tests/mpi/tutorial.sh || failed=1
+  return $failed
+}
 suite_s3() { tests/s3/run.sh; }
 suite_gfarm() {
   local failed=0
