@@ -41,7 +41,7 @@ report() {
   say "slowest tests:"
   slowest 20 "$run/logs"/*
   say ""
-  say "seconds: $SECONDS in all; checking $(seconds_of scripts format clippy tidy deny), compiling $(seconds_of build) (linking" \
+  say "seconds: $SECONDS in all; checking $(seconds_of scripts format clippy tidy deny site), compiling $(seconds_of build) (linking" \
     "$(awk '{ sum += $1 } END { printf "%.0f", sum / 1e6 }' "$run/links") of them, added up over processors)," \
     "running $(seconds_of unit "${island_suites[@]}" "${long_suites[@]}"), added up over suites"
   skips=$(cat "$run/logs"/* | grep '^SKIP ' | sort -u)

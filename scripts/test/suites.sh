@@ -10,7 +10,7 @@
 first_suites=(scripts format clippy tidy build unit)
 # The others wait more than they compute: several at a time, the longest first, so that none is left alone at the end.
 island_suites=(e2e e2e-6.1 gfarm mpiio s3 fsx-cache pjdfstest pjdfstest-6.1 mpiio-romio ssh user areas cached)
-island_suites+=(slurm bench deny mpi mpiio-faults fio-cache mpiio-foreign fsx fsx-6.1 fio fio-6.1)
+island_suites+=(slurm bench deny site mpi mpiio-faults fio-cache mpiio-foreign fsx fsx-6.1 fio fio-6.1)
 # Run by --long, alone, each in at most half an hour; the last result of each is kept in docs/results/long.md.
 long_suites=(sim-links sim-restarts sim-cuts sim-losses sim-power-cut sim-tier sim-scale)
 long_suites+=(fuzz-long flips-long entries-long files-long swap-long appends-long areas-mpi4py s3-versitygw)
@@ -19,7 +19,7 @@ long_suites+=(fresh-demo fresh-checks fresh-e2e fresh-islands)
 # Longest that a suite may take, in seconds: a hang is a failure, not a wait.
 seconds_max() {
   case $1 in
-    clippy | build | bench | deny | unit) echo 1500 ;;
+    clippy | build | bench | deny | site | unit) echo 1500 ;;
     e2e* | mpiio* | areas | cached | s3 | gfarm) echo 1500 ;;
     sim-* | *-long | areas-mpi4py | s3-versitygw | fresh-*) echo 1800 ;;
     *) echo 600 ;;
@@ -29,7 +29,7 @@ seconds_max() {
 # Suites that reach the network of this machine: their results do not depend on it, what they run comes from there.
 needs_network() {
   case $1 in
-    scripts | format | clippy | tidy | build | bench | deny | areas-mpi4py | s3-versitygw | fresh-*) true ;;
+    scripts | format | clippy | tidy | build | bench | deny | site | areas-mpi4py | s3-versitygw | fresh-*) true ;;
     *) false ;;
   esac
 }
@@ -62,6 +62,17 @@ suite_deny() {
   program=$(CARGO_PROFILE_DEV_DEBUG=0 installed cargo-deny --debug --no-default-features) ||
     { echo "SKIP deny: cargo-deny could not be installed"; return; }
   "$program" --workspace --locked check bans licenses sources && echo "ok deny"
+}
+# The book of docs/: it builds without a warning. Links, anchors and the list of pages are checked by tidy.
+suite_site() {
+  local program said status=0
+  program=$(CARGO_PROFILE_DEV_DEBUG=0 installed mdbook --debug --no-default-features) ||
+    { echo "SKIP site: mdbook could not be installed"; return; }
+  said=$("$program" build docs --dest-dir "$(realpath -m "$(target_dir)")/book" 2>&1) || status=1
+  echo "$said"
+  ! grep -qE 'WARN|ERROR' <<<"$said" || status=1
+  [ $status != 0 ] || echo "ok site"
+  return $status
 }
 
 # --- tests of functions and of parts ---

@@ -6,6 +6,7 @@ version_of() {
         pjdfstest) echo 0.2.2 ;;
         fsx) echo 0.3.2 ;;
         cargo-deny) echo 0.20.2 ;;
+        mdbook) echo 0.5.4 ;;
         *) echo "install.sh: no version of $1 is known" >&2; return 1 ;;
     esac
 }
