@@ -10,6 +10,7 @@ mod link;
 
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
+use std::pin::Pin;
 use std::rc::{Rc, Weak};
 use std::sync::Arc;
 
@@ -20,7 +21,7 @@ use hayase_wire::message::{
     MetaChange, NewNode, NodeReply, NodeRequest, OpenKind, Opening, ParentPolicy, Refused,
     SlotRange,
 };
-use tokio::sync::{Mutex, OwnedMutexGuard, Semaphore, oneshot};
+use tokio::sync::{Mutex, OwnedMutexGuard, Semaphore, mpsc, oneshot};
 
 use crate::job::Job;
 use gathering::{Gathering, Taken};
@@ -97,11 +98,16 @@ impl Seat {
     }
 }
 
+/// What a mount does without a program that waits for it.
+type Work = Pin<Box<dyn Future<Output = ()>>>;
+
 /// One node's mount.
 pub(crate) struct Mount {
     me: Weak<Self>,
     node: u16,
     link: Rc<Link>,
+    /// Runs as long as the mount: a server that asks for it may end before.
+    work: mpsc::UnboundedSender<Work>,
     slots: Semaphore,
     kept: Rc<Kept>,
     /// Opens and closes of one inode go one after the other.
@@ -121,16 +127,29 @@ impl Mount {
         let link = Link::new(Rc::clone(job), node, id, arena);
         let kept = Rc::new(Kept::new(Gathering::new(job.gathers())));
         let slots = Semaphore::new(SLOTS);
+        let (work, mut begun) = mpsc::unbounded_channel();
         let mount = Rc::new_cyclic(|me| Self {
             me: me.clone(),
             node,
             link: Rc::clone(&link),
+            work,
             slots,
             kept,
             orders: RefCell::default(),
         });
         tokio::task::spawn_local(link.stay_connected(Rc::clone(&mount)));
+        tokio::task::spawn_local(async move {
+            while let Some(work) = begun.recv().await {
+                tokio::task::spawn_local(work);
+            }
+        });
         mount
+    }
+
+    /// Begins something that nobody waits for.
+    fn begin(&self, work: impl Future<Output = ()> + 'static) {
+        // The other end is dropped when the run is over.
+        let _over = self.work.send(Box::pin(work));
     }
 
     /// The process is killed.

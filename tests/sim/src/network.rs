@@ -182,6 +182,12 @@ impl Network {
         }
     }
 
+    /// The end of a connection that was closed, or lost a frame, while nothing arrives: a kernel would send again when
+    /// something does, here the connection ends then.
+    fn end_when_heard(&self, pair: (u16, u16), end: Option<Box<dyn FrameSender>>) {
+        self.links.borrow_mut().unheard.extend(end.map(|end| (pair, end)));
+    }
+
     /// Peers learn of the ends that they did not hear of, where they can.
     fn end_unheard(&self) {
         self.changed.notify_waiters();
@@ -296,7 +302,7 @@ struct Shaped {
     pair: (u16, u16),
     /// Of the pair when this connection was made.
     breaks: u64,
-    /// `None` once it was broken.
+    /// `None` once it was broken, or has lost a frame.
     inner: Option<Box<dyn FrameSender>>,
     pulse: Arc<Pulse>,
     sent: Rc<Cell<u64>>,
@@ -341,8 +347,8 @@ impl FrameReceiver for Watched {
 
 impl Drop for Shaped {
     fn drop(&mut self) {
-        if let Some(inner) = self.inner.take().filter(|_| self.network.is_silent(self.pair)) {
-            self.network.links.borrow_mut().unheard.push((self.pair, inner));
+        if self.network.is_silent(self.pair) {
+            self.network.end_when_heard(self.pair, self.inner.take());
         }
     }
 }
@@ -360,19 +366,21 @@ impl FrameSender for Shaped {
     ) -> LocalFuture<'a, Result<(), TransportError>> {
         Box::pin(async move {
             tokio::time::sleep(self.network.delay()).await;
-            if self.network.is_cut(self.pair) {
+            let is_broken =
+                self.network.breaks(self.pair) != self.breaks || !self.pulse.is_alive();
+            if self.network.is_silent(self.pair)
+                && (!is_broken || self.network.is_cut(self.pair))
+            {
+                self.network.end_when_heard(self.pair, self.inner.take());
                 return Ok(());
             }
-            if self.network.breaks(self.pair) != self.breaks || !self.pulse.is_alive() {
+            if is_broken {
                 self.inner = None;
             }
             let Some(inner) = &mut self.inner else {
                 let source = std::io::ErrorKind::BrokenPipe.into();
                 return Err(TransportError::Io { action: "send a frame", source });
             };
-            if self.network.is_silent(self.pair) {
-                return Ok(());
-            }
             self.sent.set(self.sent.get() + 1);
             inner.send(header, body, payload).await
         })

@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use hayase_layout::InodeId;
 use hayase_wire::message::{Gathered, NodeReply, NodeRequest, Room};
-use tokio::sync::Mutex;
+use tokio::sync::{Mutex, oneshot};
 use tokio::time::Instant;
 
 use super::{EIO, Failure, Mount, VALUE_BYTES};
@@ -274,7 +274,7 @@ impl Mount {
         }
         let number = self.link.job().begins_window();
         if let Some(this) = self.me.upgrade() {
-            tokio::task::spawn_local(async move { this.hand_on_late(ino, number).await });
+            self.begin(async move { this.hand_on_late(ino, number).await });
         }
         let Room { offset: start, len, size } = room;
         Some(Window {
@@ -343,8 +343,13 @@ impl Mount {
     /// server asks again.
     pub(super) async fn hand_on_recalled(&self, ino: InodeId) -> bool {
         let Some(this) = self.me.upgrade() else { return false };
-        let handed_on = tokio::task::spawn_local(async move { this.hand_on_untold(ino).await });
-        tokio::time::timeout(ANSWER_WAIT, handed_on).await.is_ok()
+        let (ended, handed_on) = oneshot::channel();
+        self.begin(async move {
+            this.hand_on_untold(ino).await;
+            // The server may have stopped to wait.
+            let _unheard = ended.send(());
+        });
+        tokio::time::timeout(ANSWER_WAIT, handed_on).await.is_ok_and(|ended| ended.is_ok())
     }
 
     /// A window is handed on when it has waited for long.
