@@ -384,6 +384,14 @@ impl Node {
         }
     }
 
+    /// The same of every node that has it open; nobody waits for it.
+    pub(crate) fn ask_to_let_go(self: &Rc<Self>, ino: InodeId) {
+        for node in self.homes.open_on(ino) {
+            let this = Rc::clone(self);
+            tokio::task::spawn_local(async move { this.let_go(ino, node).await });
+        }
+    }
+
     /// Whether a process of this node may read or write the part of an inode of this home past the server, as far as is
     /// known.
     pub(crate) fn is_used_locally(&self, ino: InodeId) -> bool {

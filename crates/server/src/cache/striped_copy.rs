@@ -21,7 +21,7 @@ use hayase_layout::{ServerUse, Wish, place};
 use hayase_store::namespace::Inode;
 use hayase_store::{FileState, LedgerRecord, TierVersion};
 use hayase_tier::{ObjectMeta, Reader, Tier};
-use hayase_wire::message::{Grants, PAYLOAD_BYTES_MAX, PeerReply, Refused};
+use hayase_wire::message::{PAYLOAD_BYTES_MAX, PeerReply, Refused};
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
@@ -139,10 +139,7 @@ impl Node {
         let Some(layout) = self.stripes_for(cache, ino, version.size).await? else {
             return Ok(None);
         };
-        // Whoever keeps it open only for the next open lets it go.
-        for node in self.homes.open_on(ino) {
-            self.begin_recall(ino, node, Grants::ALL);
-        }
+        self.ask_to_let_go(ino);
         let until = Instant::now() + LET_GO_WAIT;
         while self.homes.is_open(ino) && Instant::now() < until {
             tokio::time::sleep(FETCH_PAUSE).await;

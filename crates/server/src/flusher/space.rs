@@ -182,10 +182,7 @@ impl Node {
         if state == FileState::InTier {
             return Err(Refused::because(libc_errno::EALREADY, "only the tier has it"));
         }
-        // Whoever keeps it open only for the next open lets it go.
-        for node in self.homes.open_on(ino) {
-            self.begin_recall(ino, node, hayase_wire::message::Grants::ALL);
-        }
+        self.ask_to_let_go(ino);
         let _held = cache.publishing.lock(ino).await;
         let is_quiet = self.probe_part(ino).await;
         let is_free = is_quiet

@@ -8,7 +8,7 @@ use crate::cluster::{Cluster, Process, R, W, write_again, write_new};
 use hayase_layout::{ByteCount, InodeId, StripePolicy};
 use hayase_tier::flaky::{Call, Fault};
 use hayase_tier::{Action, Attributes, Flaky, Key, ListRequest, Memory, Precondition, Tier};
-use hayase_wire::message::{FileKind, Flushed, NodeReply, NodeRequest, StillOpen};
+use hayase_wire::message::{Access, FileKind, Flushed, NodeReply, NodeRequest, StillOpen};
 
 const TOP: InodeId = InodeId::CACHE_ROOT;
 const FOR_EVER: u64 = u64::MAX;
@@ -423,6 +423,39 @@ fn what_is_written_after_a_long_open_comes_to_the_tier() {
         writer.join().expect("written");
     });
     scene.wait_for("f", b"second");
+}
+
+/// A node may open a file just when an eviction asks it to close what it keeps for its next open. What it is granted
+/// then, the home still knows: the next writer recalls it.
+#[test]
+fn what_is_granted_during_an_eviction_is_recalled_by_the_next_writer() {
+    let scene = Scene::new(3);
+    let ino = write_new(&mut scene.cluster.process(0), TOP, "f", b"first");
+    wait_until("it can be evicted", || {
+        let told = scene.cluster.process(0).ask(&NodeRequest::Flush { ino });
+        matches!(told, Ok(NodeReply::Flushed(Flushed::Durable)))
+    });
+    let (recalled, was_recalled) = std::sync::mpsc::channel();
+    let (reply, may_reply) = std::sync::mpsc::channel::<()>();
+    let mut reader = scene.cluster.mount_answering(1, move || {
+        let _over = recalled.send(());
+        let _dropped_is_go = may_reply.recv();
+        StillOpen { access: Access::default(), as_of: 1 }
+    });
+    reader.open(ino, R).expect("opened");
+    std::thread::scope(|scope| {
+        let eviction =
+            scope.spawn(|| scene.cluster.process(0).ask(&NodeRequest::Evict { ino }).is_ok());
+        was_recalled.recv().expect("the reader is asked");
+        let opened = reader.open(ino, R).expect("opened again");
+        assert!(opened.grants.cache, "nobody writes");
+        drop(reply);
+        eviction.join().expect("no panic");
+    });
+    // Whether it was evicted is a matter of time; in any case the reader may keep pages.
+    while was_recalled.try_recv().is_ok() {}
+    write_again(&mut scene.cluster.process(2), ino, b"second");
+    was_recalled.try_recv().expect("the writer has waited for the reader to give back");
 }
 
 /// A program has a file open and syncs it: each time the tier has what was written by then, at once.
