@@ -366,11 +366,8 @@ impl FrameSender for Shaped {
     ) -> LocalFuture<'a, Result<(), TransportError>> {
         Box::pin(async move {
             tokio::time::sleep(self.network.delay()).await;
-            let is_broken =
-                self.network.breaks(self.pair) != self.breaks || !self.pulse.is_alive();
-            if self.network.is_silent(self.pair)
-                && (!is_broken || self.network.is_cut(self.pair))
-            {
+            let is_broken = self.network.breaks(self.pair) != self.breaks || !self.pulse.is_alive();
+            if self.network.is_silent(self.pair) && (!is_broken || self.network.is_cut(self.pair)) {
                 self.network.end_when_heard(self.pair, self.inner.take());
                 return Ok(());
             }

@@ -1,8 +1,8 @@
 //! Finishing the flushes of a job whose servers are gone, from its ledgers and parts alone.
 //!
 //! Rooms: [`left`] is what one node has left; [`file`] brings one file to the tier, [`striped`] and [`recorded`] read one
-//! whose parts lie on several nodes, and [`send`] sends it; [`left_file`] is a file of a container. [`salvage`](self::salvage()) is for
-//! a ledger that can not be believed. Here: what is
+//! whose parts lie on several nodes, and [`send`] sends it; [`left_file`] is a file of a container. [`rivals`] are files of
+//! one name. [`salvage`](self::salvage()) is for a ledger that can not be believed. Here: what is
 //! resumed, and in which order.
 //!
 //! Blocking, the ledger of one node at a time: the files of all nodes, and then what was removed, which waits
@@ -27,6 +27,7 @@ mod file;
 mod left;
 mod left_file;
 mod recorded;
+mod rivals;
 mod salvage;
 mod send;
 mod striped;
@@ -35,6 +36,7 @@ pub use self::left::{LeftNode, LeftNodes};
 pub use self::salvage::{SalvagedFile, Salvaging, salvage};
 
 use self::file::resume_file;
+use self::rivals::Rivals;
 
 /// What became of one file.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -74,20 +76,23 @@ pub struct ResumedJob {
     missing: BTreeSet<Vec<u8>>,
     /// Files that are not in the tier.
     failed: BTreeSet<InodeId>,
+    rivals: Rivals,
 }
 
 impl ResumedJob {
     /// Of the records of all ledgers that there are.
     pub fn new(records: impl IntoIterator<Item = LedgerRecord>) -> Self {
-        let (mut tombstones, mut named) = (Vec::new(), HashMap::new());
+        let (mut tombstones, mut files) = (Vec::new(), Vec::new());
         for record in records {
             if record.state == FileState::Removed {
                 tombstones.push(record);
             } else if !record.is_nameless {
-                named.insert(record.ino, record.path);
+                files.push(record);
             }
         }
-        Self { tombstones, named, missing: BTreeSet::new(), failed: BTreeSet::new() }
+        let rivals = Rivals::among(files.iter());
+        let named = files.into_iter().map(|record| (record.ino, record.path)).collect();
+        Self { tombstones, named, missing: BTreeSet::new(), failed: BTreeSet::new(), rivals }
     }
 
     /// Flushes everything that `ledger`, of the node of `home`, says is not durable, in the order that renames
@@ -112,14 +117,23 @@ impl ResumedJob {
         files.sort_by_key(|record| (record.after, record.ino));
         for record in files {
             let (ino, dir) = (record.ino, directory_of(&record.path).to_vec());
+            let Some(earlier) = self.earlier_of(&record, nodes) else {
+                ledger.put(LedgerRecord { is_nameless: true, ..record })?;
+                ledger.sync()?;
+                continue;
+            };
             let is_behind = record.after > 0 && self.missing.contains(&dir);
+            let path = record.path.clone();
             let resumed = match is_behind {
                 true => behind(
                     record,
                     "it was renamed over another file after one that is not in the tier",
                 ),
-                false => resume_file((home, ledger), nodes, tier, &self.tombstones, record)?,
+                false => resume_file((home, ledger), nodes, tier, &earlier, record)?,
             };
+            if let Some(now) = ledger.get(ino) {
+                self.rivals.follow(&path, now);
+            }
             if let Some(refused) = &resumed.failure {
                 self.failed.insert(ino);
                 if is_waited_for(refused.errno) {
@@ -129,6 +143,32 @@ impl ResumedJob {
             told(resumed);
         }
         Ok(())
+    }
+
+    /// The records of what a file may replace under its name: tombstones, and files that it was renamed over. `None` where
+    /// the file that was renamed over it is in the tier: nothing of it has to come.
+    fn earlier_of(
+        &self,
+        record: &LedgerRecord,
+        nodes: &dyn LeftNodes,
+    ) -> Option<Vec<LedgerRecord>> {
+        let is_same_name = |earlier: &&LedgerRecord| earlier.path == record.path;
+        let tombstones = self.tombstones.iter().filter(is_same_name);
+        let rivals = self.rivals.of(&record.path);
+        let owner = (!rivals.is_empty()).then(|| rivals::owner(nodes, rivals)).flatten();
+        let replaced = match owner {
+            Some(owner) if owner == record.ino => rivals,
+            Some(owner) => {
+                let is_there = |rival: &LedgerRecord| rival.ino == owner && rival.state.is_safe();
+                if rivals.iter().any(is_there) {
+                    return None;
+                }
+                &[]
+            }
+            None => &[],
+        };
+        let others = replaced.iter().filter(|rival| rival.ino != record.ino);
+        Some(tombstones.chain(others).cloned().collect())
     }
 
     /// Removes what the tombstones in `ledger`, of one node, hide. After [`Self::files`] of all nodes of

@@ -93,17 +93,17 @@ impl<'a> Source<'a> {
     }
 }
 
-/// Brings the file of `record`, whose home is `home`, to the tier, and says in its `ledger` how that went. What
-/// `removed` hides under its name is its own to replace.
+/// Brings the file of `record`, whose home is `home`, to the tier, and says in its `ledger` how that went. Versions of
+/// `earlier` files, which had its name before, are its own to replace.
 pub(super) fn resume_file(
     (home, ledger): (ServerId, &mut Ledger),
     nodes: &dyn LeftNodes,
     tier: &dyn Tier,
-    removed: &[LedgerRecord],
+    earlier: &[LedgerRecord],
     record: LedgerRecord,
 ) -> Result<Resumed, LedgerError> {
     let was = record.path.clone();
-    let mut record = taken_over(tier, removed, record);
+    let mut record = taken_over(tier, earlier, record);
     let source = Source::of(home, nodes, &record, Take::Durable(ledger.life()));
     if let Ok(Source::Whole(source)) = &source {
         record.synced = Some(source.stat.into());
@@ -131,20 +131,28 @@ pub(super) fn resume_file(
     Ok(Resumed { path, bytes, what, failure })
 }
 
-/// The record of a new file whose name had an earlier one: that one's version is the new one's to
-/// replace. A tier that does not answer says so again when the file is sent.
-fn taken_over(tier: &dyn Tier, removed: &[LedgerRecord], record: LedgerRecord) -> LedgerRecord {
-    let mut hidden = removed.iter().filter(|tombstone| tombstone.path == record.path).peekable();
-    if record.version.is_some() || hidden.peek().is_none() {
+/// The record of a file whose name had `earlier` ones: the version of one of these is the file's to replace. A tier
+/// that does not answer says so again when the file is sent.
+fn taken_over(tier: &dyn Tier, earlier: &[LedgerRecord], record: LedgerRecord) -> LedgerRecord {
+    // What has replaced a version that it knows knows the tombstone of that.
+    let is_known =
+        |earlier: &LedgerRecord| earlier.state == FileState::Removed && record.version.is_some();
+    let mut earlier = earlier.iter().filter(|earlier| !is_known(earlier)).peekable();
+    if earlier.peek().is_none() {
         return record;
     }
     let found = key(&record.path).ok().and_then(|key| version_at(tier, &key).ok().flatten());
-    let is_hidden = |found: &TierVersion| {
-        hidden.any(|tombstone| tombstone.is_ours(found.identity, found.size, found.mtime))
+    let is_earlier = |found: &TierVersion| {
+        earlier.any(|earlier| earlier.is_ours(found.identity, found.size, found.mtime))
     };
-    let mut record = LedgerRecord { version: found.filter(is_hidden), ..record };
-    record.xattrs.are_all = true; // Those of the earlier one are not this one's.
-    record
+    match (found.filter(is_earlier), record.version) {
+        (None, Some(_)) => record,
+        (version, _) => {
+            let mut record = LedgerRecord { version, ..record };
+            record.xattrs.are_all = true; // Those of the earlier one are not this one's.
+            record
+        }
+    }
 }
 
 /// The record of what is durable then.

@@ -156,6 +156,12 @@ impl LeftNode {
         Ok(found.into_iter().map(|(_, name, entry)| (name, entry.ino)).collect())
     }
 
+    /// What a name stands for that is kept here.
+    pub(super) fn entry_of(&self, dir: InodeId, name: &[u8]) -> Result<Option<InodeId>, Refused> {
+        let found = ops::lookup(&self.names()?.begin(), dir, name).map_err(meta_refused)?;
+        Ok(found.map(|entry| entry.ino))
+    }
+
     /// Files of the cache area that programs saw here, as their home's names say.
     pub(super) fn cached_files(&self) -> Result<Vec<Inode>, Refused> {
         let (mut files, mut last) = (Vec::new(), None);

@@ -24,6 +24,7 @@ use crate::limits::FLUSH_BYTES;
 use crate::peer_service::inode::whole_part;
 
 mod power;
+mod rivals;
 mod salvaged;
 
 struct Node {

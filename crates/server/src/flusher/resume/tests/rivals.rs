@@ -1,0 +1,158 @@
+//! Two files that had one name, of which a power cut let both homes believe that they still do.
+
+use hayase_store::namespace::EntryRecord;
+
+use super::*;
+
+const DIR: InodeId = InodeId::CACHE_ROOT;
+
+/// Who has the name `f`, as its server says.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Owner {
+    Earlier,
+    Later,
+    Unknown,
+}
+
+/// A job of two nodes. The earlier file is of node `earlier`, the later one of the other node; both were synced.
+struct Scene {
+    nodes: [Node; 2],
+    earlier: LedgerRecord,
+    later: LedgerRecord,
+}
+
+impl Scene {
+    fn new(earlier: usize, owner: Owner) -> Self {
+        let tier: Arc<dyn Tier> = Arc::new(Memory::new());
+        let mut nodes = [0, 1].map(|server| Node::of(ServerId(server), Arc::clone(&tier)));
+        let [earlier, later] = [(earlier, b"earlier"), (1 - earlier, b"later--")]
+            .map(|(home, bytes)| written(&mut nodes[home], home as u64, bytes));
+        let ino = match owner {
+            Owner::Earlier => Some(earlier.ino),
+            Owner::Later => Some(later.ino),
+            Owner::Unknown => None,
+        };
+        let names = nodes[0].names();
+        let mut txn = names.begin();
+        ops::add_dir_shard(&mut txn, DIR, ServerId(0)).unwrap();
+        if let Some(ino) = ino {
+            let entry = EntryRecord { ino, kind: FileKind::Regular };
+            ops::insert(&mut txn, DIR, b"f", entry).unwrap().unwrap();
+        }
+        txn.commit().unwrap();
+        Self { nodes, earlier, later }
+    }
+
+    /// Another record of the earlier or the later file.
+    fn known(&mut self, record: LedgerRecord) {
+        let home = usize::from(record.ino.home().0);
+        self.nodes[home].ledger.put(record).unwrap();
+    }
+
+    fn in_tier(&self) -> Vec<u8> {
+        self.nodes[0].read("f").unwrap()
+    }
+
+    /// Whether a second version is in the tier.
+    fn has_conflict(&self) -> bool {
+        let paths = [&self.earlier, &self.later].map(|record| {
+            crate::cache::object_moves::conflict_paths(b"f", record.ino).next().unwrap()
+        });
+        paths.iter().any(|path| self.nodes[0].read(std::str::from_utf8(path).unwrap()).is_ok())
+    }
+
+    fn power_cut(&mut self) {
+        self.nodes.iter_mut().for_each(|node| node.boot("second"));
+    }
+}
+
+/// A synced file `f` that its home believes to have its name.
+fn written(node: &mut Node, home: u64, bytes: &[u8]) -> LedgerRecord {
+    let record = node.write((home << 48) | 3, "f", bytes);
+    let at = Time { seconds: 7, nanos: 0 };
+    let inode =
+        Inode { name: Some((DIR, b"f".to_vec())), ..Inode::new(record.ino, FileKind::Regular, at) };
+    let names = node.names();
+    let mut txn = names.begin();
+    ops::create(&mut txn, &inode, None).unwrap();
+    txn.commit().unwrap();
+    let part = node.left.parts().get(whole_part(record.ino, 0)).unwrap();
+    let record = LedgerRecord { synced: Some(part.stat().unwrap().into()), ..record };
+    node.ledger.put(record.clone()).unwrap();
+    record
+}
+
+/// With the earlier file on the node that is resumed first, and on the other one.
+fn in_both_orders(check: impl Fn(usize)) {
+    [0, 1].into_iter().for_each(check);
+}
+
+#[test]
+fn the_file_that_has_the_name_is_the_one_in_the_tier() {
+    in_both_orders(|earlier| {
+        for (owner, bytes) in [(Owner::Later, b"later--"), (Owner::Earlier, b"earlier")] {
+            let mut scene = Scene::new(earlier, owner);
+            scene.power_cut();
+            let told = resume(&mut scene.nodes);
+            assert!(told.iter().all(|file| file.failure.is_none()), "{told:?}");
+            assert_eq!(scene.in_tier(), bytes, "{earlier} {owner:?}");
+            assert!(!scene.has_conflict(), "{earlier} {owner:?}");
+            assert!(resume(&mut scene.nodes).is_empty(), "nothing is left");
+        }
+    });
+}
+
+/// The answer to its last flush was lost, or its home knows that it is there.
+#[test]
+fn a_version_of_the_earlier_file_in_the_tier_is_replaced() {
+    in_both_orders(|earlier| {
+        for is_known in [true, false] {
+            let mut scene = Scene::new(earlier, Owner::Later);
+            let version = scene.nodes[0].put("f", b"earlier");
+            let known = match is_known {
+                true => LedgerRecord { version: Some(version), ..scene.earlier.clone() },
+                false => {
+                    let sent = Some((version.size, version.mtime));
+                    LedgerRecord { sent, state: FileState::Failed, ..scene.earlier.clone() }
+                }
+            };
+            scene.known(known);
+            scene.power_cut();
+            resume(&mut scene.nodes);
+            assert_eq!(scene.in_tier(), b"later--", "{earlier} {is_known}");
+            assert!(!scene.has_conflict(), "{earlier} {is_known}");
+        }
+    });
+}
+
+#[test]
+fn a_later_file_that_was_not_synced_does_not_keep_the_earlier_one_away() {
+    in_both_orders(|earlier| {
+        let mut scene = Scene::new(earlier, Owner::Later);
+        scene.known(LedgerRecord { synced: None, ..scene.later.clone() });
+        scene.power_cut();
+        let told = resume(&mut scene.nodes);
+        let failed: Vec<_> = told.iter().filter_map(|file| file.failure.as_ref()).collect();
+        assert_eq!(failed.len(), 1, "{told:?}");
+        assert_eq!(failed[0].errno, libc_errno::ENODATA);
+        assert_eq!(scene.in_tier(), b"earlier", "{earlier}");
+    });
+}
+
+#[test]
+fn a_version_of_somebody_else_stays_and_so_do_both_where_nobody_knows_the_owner() {
+    in_both_orders(|earlier| {
+        let mut scene = Scene::new(earlier, Owner::Later);
+        scene.nodes[0].put("f", b"theirs");
+        scene.power_cut();
+        resume(&mut scene.nodes);
+        assert_eq!(scene.in_tier(), b"theirs", "{earlier}");
+        assert!(scene.has_conflict(), "{earlier}");
+
+        let mut scene = Scene::new(earlier, Owner::Unknown);
+        scene.power_cut();
+        let told = resume(&mut scene.nodes);
+        assert_eq!(told.len(), 2, "{told:?}");
+        assert!(scene.has_conflict(), "{earlier}");
+    });
+}
