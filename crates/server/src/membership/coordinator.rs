@@ -96,6 +96,8 @@ impl Coordinator {
         let before = before.filter(|heard| heard.start_id == Some(from.start_id));
         // It hears now, whatever it did not hear before.
         let news = before.map(|heard| heard.told.news).unwrap_or_default();
+        // A beat may come after one that was sent later: what was taken stays taken.
+        let took = before.map_or(took, |heard| heard.took.max(took));
         let told = Told { news, ..Told::nothing(now) };
         let (start_id, ended, starting) = (Some(from.start_id), None, None);
         let heard = Heard { at: now, start_id, took, ended, starting, told };
@@ -270,6 +272,8 @@ mod tests {
         assert_eq!(coordinator.taken_by_all(&members), 0, "2 has not taken it");
         coordinator.beat(&mut members, peer(2, 7), 1, late);
         assert_eq!(coordinator.taken_by_all(&members), 1);
+        coordinator.beat(&mut members, peer(2, 7), 0, late);
+        assert_eq!(coordinator.taken_by_all(&members), 1, "an earlier beat that came late");
 
         assert!(!coordinator.beat(&mut members, peer(1, 7), 0, late), "the lost one is lost");
         assert!(members.is_lost(ServerId(1), 7));
