@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 use fastrand::Rng;
 
 use crate::Target;
+use crate::coverage::Edges;
 use crate::mutate::mutate;
 
 /// Inputs that are kept to be changed further.
@@ -28,6 +29,8 @@ pub struct Searched {
     pub inputs: u64,
     /// Ways in which the target treated them.
     pub ways: usize,
+    /// Edges of the program that they took; 0 where these are not counted.
+    pub edges: usize,
 }
 
 /// Tries inputs for `time`, all of them chosen by `seed`; at least the good ones, and each of those
@@ -38,9 +41,9 @@ pub struct Searched {
 pub fn search(target: &Target, seed: u64, time: Duration) -> Result<Searched, Box<Found>> {
     let mut random = Rng::with_seed(seed);
     let mut kept = (target.seeds)();
-    let (mut ways, mut inputs) = (HashSet::new(), 0);
+    let (mut seen, mut inputs) = (Seen { ways: HashSet::new(), edges: Edges::new() }, 0);
     for input in &kept {
-        ways.insert(replay(target, input)?);
+        seen.is_new(target, input)?;
     }
     let least = 100 * kept.len() as u64;
     let begin = Instant::now();
@@ -48,13 +51,29 @@ pub fn search(target: &Target, seed: u64, time: Duration) -> Result<Searched, Bo
         let pick = |random: &mut Rng| random.usize(0..kept.len());
         let (one, other) = (pick(&mut random), pick(&mut random));
         let input = mutate(&kept[one], &kept[other], &mut random);
-        let way = replay(target, &input)?;
+        let is_new = seen.is_new(target, &input)?;
         inputs += 1;
-        if ways.insert(way) && kept.len() < KEPT_MAX {
+        if is_new && kept.len() < KEPT_MAX {
             kept.push(input);
         }
     }
-    Ok(Searched { inputs, ways: ways.len() })
+    Ok(Searched { inputs, ways: seen.ways.len(), edges: seen.edges.taken() })
+}
+
+/// What inputs have done so far.
+struct Seen {
+    ways: HashSet<u64>,
+    edges: Edges,
+}
+
+impl Seen {
+    /// Tries an input: whether it did something that none has done before.
+    fn is_new(&mut self, target: &Target, input: &[u8]) -> Result<bool, Box<Found>> {
+        self.edges.begin();
+        let way = replay(target, input)?;
+        let are_edges_new = self.edges.are_new();
+        Ok(self.ways.insert(way) || are_edges_new)
+    }
 }
 
 /// Tries one input: how the target treated it.

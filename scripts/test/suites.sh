@@ -13,7 +13,7 @@ island_suites=(e2e e2e-6.1 gfarm mpiio s3 fsx-cache pjdfstest pjdfstest-6.1 mpii
 island_suites+=(slurm bench deny site mpi mpiio-faults fio-cache mpiio-foreign fsx fsx-6.1 fio fio-6.1)
 # Run by --long, alone, each in at most half an hour; the last result of each is kept in docs/results/long.md.
 long_suites=(sim-links sim-restarts sim-cuts sim-losses sim-power-cut sim-tier sim-scale)
-long_suites+=(fuzz-long flips-long entries-long files-long swap-long appends-long areas-mpi4py s3-versitygw)
+long_suites+=(fuzz-long fuzz-guided asan flips-long entries-long files-long swap-long appends-long areas-mpi4py s3-versitygw)
 long_suites+=(fresh-demo fresh-checks fresh-e2e fresh-islands)
 
 # Longest that a suite may take, in seconds: a hang is a failure, not a wait.
@@ -164,6 +164,30 @@ suite_sim-tier() {
 }
 suite_sim-scale() { HAYASE_SIM_SCALE=1000 run_tests hayase-sim a_nodes_effort_does_not_grow_with_the_job; }
 suite_fuzz-long() { HAYASE_FUZZ_SECONDS=300 run_tests hayase-fuzz decoders_come_back_from_anything; }
+# The same, guided by the edges that an input takes; one decoder after the other, since edges are those of a process.
+suite_fuzz-guided() {
+  local count=-Cllvm-args=-sanitizer-coverage
+  HAYASE_FUZZ_SECONDS=75 RUSTFLAGS="-Cpasses=sancov-module $count-level=3 $count-inline-8bit-counters" \
+    instrumented guided cargo test --config profile.test.package.hayase-fuzz.opt-level=3 -p hayase-fuzz
+}
+# Where unsafe code is: memory that is used after it was freed, or past its end. Needs a nightly compiler.
+suite_asan() {
+  cargo +nightly --version >/dev/null 2>&1 || { echo "SKIP asan: a sanitizer needs a nightly compiler (rustup toolchain install nightly)"; return; }
+  # What lives as long as the process is no leak.
+  RUSTFLAGS=-Zsanitizer=address ASAN_OPTIONS=detect_leaks=0 instrumented asan cargo +nightly test \
+    -p hayase-wire -p hayase-store -p hayase-dynlib -p hayase-container -p hayase-fuzz
+}
+# instrumented NAME CARGO...: tests that are compiled in another way, in a directory that is removed afterwards. With a
+# target, so that build scripts are compiled as always.
+instrumented() {
+  local name=$1 directory host status=0
+  shift
+  host=$(rustc -vV | sed -n 's/^host: //p')
+  directory=$(mktemp -d "$(target_dir)/$name.XXXXXX")
+  CARGO_PROFILE_DEV_DEBUG=line-tables-only "$@" --locked --target "$host" --target-dir "$directory" -- --show-output || status=1
+  rm -rf "$directory"
+  return $status
+}
 # Damages of files that a killed job has left.
 suite_flips-long() {
   HAYASE_FLIP_FIRST=$(new_seed) HAYASE_FLIP_SEEDS=5000 job_suite flips-long run_tests hayase \
