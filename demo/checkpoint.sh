@@ -3,10 +3,11 @@
 # demo/model.c runs twice: straight to the shared storage, by the MPI library alone, and into `cache` by `hayase exec --mpiio`,
 # from where the servers bring the files to the same storage. The files there are compared byte by byte.
 
-# model_without DIRECTORY MIB ROUNDS SECONDS: on three nodes, by the MPI library alone.
-model_without() { mpi_run "$ranks" "$job_work/model" "$@"; }
+# model_without DIRECTORY MIB ROUNDS SECONDS: by the MPI library alone. Debian's mpiexec finds the three nodes in its
+# environment.
+model_without() { "$hayase" exec -- mpiexec.mpich -n $((3 * ranks)) "$job_work/model" "$@"; }
 
-# model_with DIRECTORY MIB ROUNDS SECONDS: by Hayase. Debian's mpiexec finds the three nodes in its environment.
+# model_with DIRECTORY MIB ROUNDS SECONDS: by Hayase.
 model_with() { "$hayase" exec --mpiio -- mpiexec.mpich -n $((3 * ranks)) "$job_work/model" "$@"; }
 
 # model NAME WAY ARG...: runs it, keeps what it printed in $out/logs/NAME-WAY.times; waits until the shared storage has all,
@@ -29,7 +30,7 @@ same_files() { (cd "$2" && for file in *; do cmp "$1/$file" "$file" || exit 1; d
 demo_checkpoint() {
   local mib=$checkpoint_mib total=$((3 * ranks * checkpoint_mib)) without=- without_all=- with
   scene checkpoint "A checkpoint: $((3 * ranks)) MPI ranks on three nodes write one file of $total MiB" \
-    "A real MPICH program, not changed. Without Hayase it writes to the shared storage; with it into \`cache\` (exec --mpiio)."
+    "A real MPICH program, not changed. Without Hayase it writes to the shared storage; with it into \`cache\` (\`hayase exec --mpiio\`)."
   on 0 mkdir "$(area 0 cache)/checkpoint"
   if [ -n "$limited" ]; then
     mkdir "$storage/stock"
@@ -78,19 +79,19 @@ demo_rounds() {
   on 0 mkdir "$(area 0 cache)/rounds"
   if [ -n "$limited" ]; then
     mkdir "$storage/stock"
-    watch_begin "$job_work/watched-without"
+    watch_begin "$out/logs/rounds-arrived-without"
     model rounds without "$storage/stock" "$mib" $rounds $pause
     watch_end
     without=$ended without_all=$everything longest=$everything
   fi
-  watch_begin "$job_work/watched-with"
+  watch_begin "$out/logs/rounds-arrived-with"
   model rounds with "$(area 0 cache)/rounds" "$mib" $rounds $pause
   watch_end
   longest=$(calc "$longest > $everything ? $longest : $everything" %.2f)
   compare rounds "until the program ends" "$without" "$ended" s lower "stock MPI"
   compare rounds "until the shared storage has everything" "$without_all" "$everything" s lower "stock MPI"
-  [ -z "$limited" ] || lanes rounds without "without" "$job_work/watched-without" "$longest"
-  lanes rounds with "Hayase" "$job_work/watched-with" "$longest"
+  [ -z "$limited" ] || lanes rounds without "without" "$out/logs/rounds-arrived-without" "$longest"
+  lanes rounds with "Hayase" "$out/logs/rounds-arrived-with" "$longest"
   if [ -n "$limited" ]; then
     must same_files "$storage/stock" "$storage/rounds"
     check rounds "all $rounds files on the shared storage have the bytes that stock MPI wrote"

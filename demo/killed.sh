@@ -1,7 +1,8 @@
 # The scene of the killed job (sourced by demo.sh): everything is killed while files drain, and `hayase resume` brings the rest.
 
 killed_files=8      # of each node
-killed_mib=16       # each
+killed_mib=8        # each
+killed_storage_mib=16
 
 # daemons VERB: process numbers of this job's daemons.
 daemons() {
@@ -12,16 +13,27 @@ daemons() {
   done
 }
 
-# writer DIRECTORY NAME: writes files and their checksums; a file counts as written when it is on the disk.
-writer='cd "$1" && i=0 && while [ $i -lt "$3" ]; do
-  head -c "$4" /dev/urandom | tee "$2-$i" | sha256sum | sed "s/ .*/  $2-$i/" >>"$5/$2.sums" && sync "$2-$i" || exit 1
-  i=$((i + 1)); done'
+# killed_begin: the files, made before, so that writing them takes no time but that of the disks; their checksums.
+killed_begin() {
+  local node i file
+  mkdir "$job_work/files"
+  for node in 0 1 2; do
+    for ((i = 0; i < killed_files; i++)); do
+      file=$job_work/files/node-$node-$i
+      head -c $((killed_mib << 20)) /dev/urandom >"$file"
+    done
+  done
+  (cd "$job_work/files" && sha256sum node-*) >"$job_work/sums"
+}
+
+# writer DIRECTORY NAME FILES: copies a node's files there, each until it is on the disk.
+writer='for file in "$3/$2"-*; do dd if="$file" of="$1/${file##*/}" bs=4M conv=fsync 2>/dev/null || exit 1; done'
 
 # write_all: on all nodes at once.
 write_all() {
   local node pids=() pid failed=0
   for node in 0 1 2; do
-    on "$node" sh -c "$writer" sh "$(cache_of "$node")" "node-$node" $killed_files $((killed_mib << 20)) "$job_work/sums" &
+    on "$node" sh -c "$writer" sh "$(cache_of "$node")" "node-$node" "$job_work/files" &
     pids+=($!)
   done
   for pid in "${pids[@]}"; do wait "$pid" || failed=1; done
@@ -29,14 +41,16 @@ write_all() {
 }
 cache_of() { say "$(area "$1" cache)/killed"; }
 
-# whole DIRECTORY SUMS: how many files have the bytes that were written.
-whole() { (cd "$1" && cat "$2"/*.sums | sha256sum -c 2>/dev/null | grep -c ': OK$'); }
+# whole DIRECTORY: how many files in it have the bytes that were to be written.
+whole() { (cd "$1" && sha256sum -c "$job_work/sums" 2>/dev/null | grep -c ': OK$'); }
 
 demo_killed() {
-  local total=$((3 * killed_files)) stock=- arrived found start resumed wrote try
+  local total=$((3 * killed_files)) busy stock=- arrived found start resumed wrote
+  [ -z "$limited" ] || busy=" Other jobs keep the shared storage busy: $killed_storage_mib MiB/s until the kill."
   scene killed "A killed job: three nodes write $total files of $killed_mib MiB; kill -9 of all processes while they drain" \
-    "\`hayase resume\` then brings what the nodes' disks have. Without Hayase: the same writers, killed after the same time."
-  mkdir "$job_work/sums" "$job_work/sums-stock"
+    "\`hayase resume\` then brings what the nodes' disks have. Without Hayase: the same writers, killed after the same time.${busy:-}"
+  killed_begin
+  [ -z "$limited" ] || limit_device "$storage_device" $killed_storage_mib
   on 0 mkdir "$(cache_of 0)"
   start=$(seconds)
   write_all >>"$out/logs/killed.log" 2>&1 || die "writing failed"
@@ -44,38 +58,45 @@ demo_killed() {
   # shellcheck disable=SC2046 # Numbers; some end with the first.
   kill -9 $(daemons node) $(daemons serve) $(daemons serve-mount) 2>/dev/null
   arrived=$(find "$storage/killed" -type f -name 'node-*' | wc -l)
-  [ "$arrived" -lt $total ] || say "  (everything had drained before the kill: this machine was busy)"
+  say "  written in $wrote s; $arrived of $total files had arrived on the shared storage at the kill"
+  [ -z "$limited" ] || limit_device "$storage_device" "$storage_mib"
   start=$(seconds)
-  # The kernel needs a moment to let go of the dead nodes' mounts.
-  for try in $(seq 50); do
-    "$hayase" resume "$HAYASE_JOB" >"$out/logs/resume.log" 2>&1 && break
-    sleep 0.2
-  done
-  [ "$try" != 50 ] || { cat "$out/logs/resume.log"; die "resume did not end well"; }
+  resume_job || { tail "$out/logs/resume.log"; die "resume did not end well"; }
   resumed=$(since "$start")
-  found=$(whole "$storage/killed" "$job_work/sums")
+  found=$(whole "$storage/killed")
   [ "$found" = $total ] || die "only $found of $total files have their checksum"
   [ "$(find "$storage/killed" -type f -name 'node-*' | wc -l)" = $total ] || die "there are other files than those"
-  if [ -n "$limited" ]; then stock=$(killed_stock "$wrote"); fi
+  if [ -n "$limited" ]; then
+    limit_device "$storage_device" $killed_storage_mib
+    stock=$(killed_stock "$wrote")
+  fi
   compare killed "whole files on the shared storage, of $total" "$stock" "$found" files higher "straight to it"
-  say "  written in $wrote s; $arrived files had arrived at the kill; hayase resume brought the others in $resumed s"
+  if [ "$arrived" -lt $total ]; then
+    check killed "$arrived files had arrived at the kill, \`hayase resume\` brought the others in $resumed s"
+  else
+    say "  this machine was too busy: everything had drained before the kill, and \`hayase resume\` had nothing to bring"
+  fi
   check killed "sha256 of all $total files: what the programs wrote"
 }
 
-# killed_stock SECONDS: how many files are whole when the writers write straight to the shared storage for so long.
-killed_stock() {
-  local work=$job_work/sums-stock
-  mkdir "$storage/killed-stock"
-  stock_nodes "$work" "$1" >>"$out/logs/killed.log" 2>&1
-  whole "$storage/killed-stock" "$work"
+# resume_job: the kernel needs a moment to let go of the dead nodes' mounts.
+resume_job() {
+  for _ in $(seq 50); do
+    "$hayase" resume "$HAYASE_JOB" >"$out/logs/resume.log" 2>&1 && return
+    sleep 0.2
+  done
+  return 1
 }
 
-# stock_nodes WORK SECONDS: the same writers; the job is gone, so they run on this machine.
-stock_nodes() {
+# killed_stock SECONDS: how many files are whole when the writers write straight to the shared storage for so long. The job is
+# gone, so they run outside of its nodes.
+killed_stock() {
   local node pids=()
+  mkdir "$storage/killed-stock"
   for node in 0 1 2; do
-    timeout -s KILL "$2" sh -c "$writer" sh "$storage/killed-stock" "node-$node" $killed_files $((killed_mib << 20)) "$1" &
+    timeout -s KILL "$1" sh -c "$writer" sh "$storage/killed-stock" "node-$node" "$job_work/files" >/dev/null 2>&1 &
     pids+=($!)
   done
-  wait "${pids[@]}"
+  wait "${pids[@]}" 2>/dev/null
+  whole "$storage/killed-stock"
 }

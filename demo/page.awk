@@ -28,7 +28,7 @@ function figure_of(what, without, with, unit, better, name,   longest, r, html) 
 }
 function lanes_of(id,   i, html) {
   if (!lanes[id]) return ""
-  html = "<h3><span>Time</span></h3>\n"
+  html = "<h3><span>What happened when</span></h3>\n"
   for (i = 1; i <= lanes[id]; i++)
     html = html "<div class=\"time\"><span class=\"name\">" text(lane[id, i]) "</span><svg class=\"lane\" role=\"img\" aria-label=\"" \
       text(lane[id, i]) "\"><rect class=\"back\" width=\"100%\" height=\"100%\" rx=\"3\"/>" spans[id, lane[id, i]] "</svg></div>\n"
@@ -43,7 +43,8 @@ $1 == "condition" { conditions = conditions "<li>" rich($2) "</li>\n" }
 $1 == "scene" { id[++scenes] = $2; title[$2] = $3; about[$2] = $4 }
 $1 == "compare" {
   bars[$2] = bars[$2] figure_of($3, $4, $5, $6, $7, $8)
-  rows = rows "<tr><td>" ($2 == last ? "" : rich(title[$2])) "</td><td>" rich($3) "</td><td class=\"n\">" value_of($4, $6) \
+  if ($2 != last) rows = rows "<tr><th colspan=\"4\">" rich(title[$2]) "</th></tr>\n"
+  rows = rows "<tr><td>" rich($3) "</td><td class=\"n\">" (known($4) ? value_of($4, $6) : "-") \
     "</td><td class=\"n\">" value_of($5, $6) "</td><td class=\"n\">" (ratio($4, $5, $7) == "" ? "-" : ratio($4, $5, $7)) "</td></tr>\n"
   last = $2
 }
@@ -68,8 +69,8 @@ END {
   for (i = 1; i <= scenes; i++)
     print "<section class=\"scene\" id=\"" text(id[i]) "\"><h2>" rich(title[id[i]]) "</h2>\n<p class=\"soft\">" rich(about[id[i]]) "</p>\n" \
       bars[id[i]] lanes_of(id[i]) "<ul class=\"checks\">\n" checks[id[i]] "</ul></section>"
-  print "<section id=\"table\"><h2>All figures</h2>\n<div class=\"scroll\"><table><tr><th>scene</th><th>what</th><th class=\"n\">without Hayase</th>" \
-    "<th class=\"n\">with Hayase</th><th class=\"n\">ratio</th></tr>\n" rows "</table></div>\n<p class=\"soft\">A ratio over 1 is in favour of Hayase.</p></section>"
+  print "<section id=\"table\"><h2>All figures</h2>\n<div class=\"scroll\"><table><tr><th></th><th class=\"n\">without</th>" \
+    "<th class=\"n\">Hayase</th><th class=\"n\">ratio</th></tr>\n" rows "</table></div>\n<p class=\"soft\">A ratio over 1 is in favour of Hayase.</p></section>"
   print "<section id=\"slower\"><h2>What these figures do not say, and where Hayase is slower</h2>\n<ul>\n" slower "</ul></section>"
   print "<section id=\"repeat\"><h2>Repeat it</h2>\n<p>The first line runs all of this again; the others are the same on a cluster.</p>\n<pre>" commands "</pre>\n" links "</section>"
   print "</body></html>"

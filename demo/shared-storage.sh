@@ -16,7 +16,8 @@ storage_begin() {
     { warn "no file system can be made for the shared storage"; return 0; }
   rmdir "$storage/lost+found"
   storage_device=$(mountpoint -d "$storage")
-  limit_device "$storage_device" "$storage_mib" || storage_device=
+  limit_device "$storage_device" "$storage_mib" || { storage_device=; return 0; }
+  write_early "$storage_device" "$storage_mib" 2>/dev/null
 }
 
 storage_end() { ! mountpoint -q "$storage" || umount "$storage" || umount -l "$storage"; }

@@ -3,7 +3,7 @@
 # unpack DIRECTORY: until it is on the disk.
 unpack='mkdir -p "$1" && cd "$1" && tar --delay-directory-restore -xpf "$2" && sync -f .'
 # build DIRECTORY: bzip2 by its own Makefile.
-build='mkdir -p "$1" && cd "$1" && tar --strip-components=1 -xzf "$2" && make -C bzip2-1.0.8 bzip2 && sync -f .'
+build='mkdir -p "$1" && cd "$1" && tar --strip-components=1 -xzf "$2" && make -j 2 -C bzip2-1.0.8 bzip2 && sync -f .'
 
 # unpack_without: on the shared storage, from node 1.
 unpack_without() { on 1 "${distant[@]}" sh -c "$unpack" sh "$storage/tree" "$job_work/crates.tar"; }

@@ -5,7 +5,7 @@ BEGIN {
 }
 function ratio(without, with, better) {
   if (without == "-" || with == "-" || without + 0 == 0 || with + 0 == 0) return "-"
-  return sprintf(better == "lower" ? "%.1f x" : "%.1f x", better == "lower" ? without / with : with / without)
+  return sprintf("%.1f x", better == "lower" ? without / with : with / without)
 }
 $1 == "scene" { title[$2] = $3 }
 $1 == "compare" {

@@ -34,7 +34,7 @@ tree_begin() {
   tree=$job_work/crates
   crates_tree "$tree" "$tree_files"
   tree_files=$(find "$tree" -type f | wc -l)
-  tree_size=$(du -sh --apparent-size "$tree" | cut -f1)
+  tree_size="$(du -sm --apparent-size "$tree" | cut -f1) MiB"
   # Times in a tar of this format have no fractions that get lost.
   tar -C "$tree" --format=posix -cf "$job_work/crates.tar" .
   tree_wanted=$(tree_sum 0 "$tree")
