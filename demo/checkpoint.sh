@@ -3,12 +3,14 @@
 # demo/model.c runs twice: straight to the shared storage, by the MPI library alone, and into `cache` by `hayase exec --mpiio`,
 # from where the servers bring the files to the same storage. The files there are compared byte by byte.
 
+model_seconds=120   # MPICH waits for ever for a rank that was killed
+
 # model_without DIRECTORY MIB ROUNDS SECONDS: by the MPI library alone. Debian's mpiexec finds the three nodes in its
 # environment.
-model_without() { "$hayase" exec -- mpiexec.mpich -n $((3 * ranks)) "$job_work/model" "$@"; }
+model_without() { timeout $model_seconds "$hayase" exec -- mpiexec.mpich -n $((3 * ranks)) "$job_work/model" "$@"; }
 
 # model_with DIRECTORY MIB ROUNDS SECONDS: by Hayase.
-model_with() { "$hayase" exec --mpiio -- mpiexec.mpich -n $((3 * ranks)) "$job_work/model" "$@"; }
+model_with() { timeout $model_seconds "$hayase" exec --mpiio -- mpiexec.mpich -n $((3 * ranks)) "$job_work/model" "$@"; }
 
 # model NAME WAY ARG...: runs it, keeps what it printed in $out/logs/NAME-WAY.times; waits until the shared storage has all,
 # and keeps when that was, in seconds since the model began, in $everything, and the end of the model in $ended.
@@ -16,7 +18,7 @@ model() {
   local times=$out/logs/$1-$2.times log=$out/logs/$1.log way=$2 begin
   shift 2
   "model_$way" "$@" >"$times" 2>>"$log" || { tail -n 5 "$times" "$log"; die "the MPI program failed ($way)"; }
-  [ "$way" = without ] || must "$hayase" flush >>"$log" 2>&1
+  [ "$way" = without ] || must "$hayase" flush --timeout $model_seconds >>"$log" 2>&1
   begin=$(awk '$1 == "begin" { print $2 }' "$times")
   everything=$(calc "$(seconds) - $begin" %.2f)
   ended=$(awk '$1 != "begin" { end = $3 } END { printf "%.2f", end }' "$times")

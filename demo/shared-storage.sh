@@ -20,7 +20,8 @@ storage_begin() {
   write_early "$storage_device" "$storage_mib" 2>/dev/null
 }
 
-storage_end() { ! mountpoint -q "$storage" || umount "$storage" || umount -l "$storage"; }
+# storage_end: programs that were killed may still wait for it.
+storage_end() { ! mountpoint -q "$storage" || wait_until 10 umount "$storage" || umount -l "$storage"; }
 
 # written: bytes that have reached the storage so far.
 written() { awk '{ print $7 * 512 }' "/sys/dev/block/$storage_device/stat"; }
