@@ -3,7 +3,7 @@
 # program, write-behind, small files, S3, and a killed job that is resumed. Everything is verified, and done without Hayase
 # on the same limits too. Figures and pictures are in demo/out/index.html afterwards, logs in demo/out/logs.
 #
-#   ./demo.sh [--ranks N] [--mib N]     ranks on each node (2), MiB of the checkpoint written by each rank (64)
+#   ./demo.sh [--ranks N] [--mib N]     ranks on each node (2), MiB of the checkpoint written by each rank (48)
 #
 # Builds with the profile `demo` in some minutes (HAYASE_BIN names a program that is already built), then runs for two to
 # three. Needs root for namespaces, images and limits; where something is missing it says so, and compares nothing.
@@ -14,7 +14,7 @@ cd "$(dirname "$0")" || exit 1
 for part in terminal figures limits shared-storage trees checkpoint small-files s3 killed page; do . "demo/$part.sh"; done
 
 usage() { sed -n '2,9s/^# \{0,1\}//p' "$0"; }
-ranks=2 checkpoint_mib=64
+ranks=2 checkpoint_mib=48
 while [ $# -gt 0 ]; do
   case $1 in
     --ranks) ranks=${2:?} && shift ;;
@@ -25,7 +25,7 @@ while [ $# -gt 0 ]; do
   shift
 done
 round_mib=$(((checkpoint_mib / 2 + 3) / 4 * 4))
-tree_files=2000
+tree_files=1500
 out=demo/out
 begun=$SECONDS
 
@@ -140,6 +140,8 @@ conditions
 title "without Hayase and with it"
 figures_table
 page "$figures" "$out/index.html" || die "the page could not be made"
+ended=$SECONDS
+if has chromium; then logged page tests/demo/page.sh "$out"; fi
 say ""
 say "pictures: $out/index.html   logs: $out/logs"
-say "demo: done in $((SECONDS - begun)) s, $((SECONDS - run_begun)) of them after the build"
+say "demo: done in $((ended - begun)) s, $((ended - run_begun)) of them after the build"

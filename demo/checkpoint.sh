@@ -3,7 +3,7 @@
 # demo/model.c runs twice: straight to the shared storage, by the MPI library alone, and into `cache` by `hayase exec --mpiio`,
 # from where the servers bring the files to the same storage. The files there are compared byte by byte.
 
-model_seconds=120   # MPICH waits for ever for a rank that was killed
+model_seconds=90   # MPICH waits for ever for a rank that was killed
 
 # model_without DIRECTORY MIB ROUNDS SECONDS: by the MPI library alone. Debian's mpiexec finds the three nodes in its
 # environment.
@@ -57,13 +57,13 @@ demo_checkpoint() {
 lanes() {
   local id=$1 way=$2 name=$3 watched=$4 longest=$5 times=$out/logs/rounds-$2.times begin
   begin=$(awk '$1 == "begin" { print $2 }' "$times")
-  figure lane "$id" "$name: the program" "$longest"
-  awk -v id="$id" -v lane="$name: the program" '$1 != "begin" { printf "span\t%s\t%s\t%s\t%s\t%s\n", id, lane, $1, $2, $3 }' \
+  figure lane "$id" "$name: program" "$longest"
+  awk -v id="$id" -v lane="$name: program" '$1 != "begin" { printf "span\t%s\t%s\t%s\t%s\t%s\n", id, lane, $1, $2, $3 }' \
     "$times" >>"$figures"
   [ -s "$watched" ] || return 0
-  figure lane "$id" "$name: the shared storage" "$longest"
+  figure lane "$id" "$name: storage" "$longest"
   # Busy while at least an eighth of its speed arrives.
-  awk -v id="$id" -v lane="$name: the shared storage" -v zero="$begin" -v least=$((storage_mib << 17)) '
+  awk -v id="$id" -v lane="$name: storage" -v zero="$begin" -v least=$((storage_mib << 17)) '
     function flush() { if (busy) printf "span\t%s\t%s\twrites\t%.2f\t%.2f\n", id, lane, from, till }
     NR > 1 { now = ($2 - bytes) / ($1 - time) >= least
       if (now && !busy) from = time - zero
@@ -92,7 +92,7 @@ demo_rounds() {
   longest=$(calc "$longest > $everything ? $longest : $everything" %.2f)
   compare rounds "until the program ends" "$without" "$ended" s lower "stock MPI"
   compare rounds "until the shared storage has everything" "$without_all" "$everything" s lower "stock MPI"
-  [ -z "$limited" ] || lanes rounds without "without" "$out/logs/rounds-arrived-without" "$longest"
+  [ -z "$limited" ] || lanes rounds without "stock MPI" "$out/logs/rounds-arrived-without" "$longest"
   lanes rounds with "Hayase" "$out/logs/rounds-arrived-with" "$longest"
   if [ -n "$limited" ]; then
     must same_files "$storage/stock" "$storage/rounds"
