@@ -101,7 +101,7 @@ cluster() {
 }
 
 conditions() {
-  figure slower "The shared storage here has no lock conflicts, and MPI's own writes to one file do not slow each other down, as on Lustre they do: the ratio of a checkpoint is that of the disks to the shared storage, nothing more."
+  figure slower "The shared storage here has no lock conflicts between nodes, which slow such writes on Lustre. The ratio of a checkpoint is that of the nodes' disks to the shared storage, nothing more."
   figure slower "When nothing is computed meanwhile, the shared storage has everything later than with stock MPI: the bytes are written to the nodes first."
   figure slower "Creating files: one program makes some 4,000 files a second in \`shared\`, XFS alone 50,000. It wins above because shared storage answers after a millisecond."
   figure slower "Compiling takes processor time on either: a build gains little."

@@ -16,6 +16,6 @@ $1 == "compare" {
 $1 == "slower" { slower[++count] = $2 }
 END {
   print ""
-  print "A ratio over 1 is in favour of Hayase. Where it is not:"
+  print "A ratio over 1 is in favour of Hayase. What the figures do not say, and where Hayase is slower:"
   for (i = 1; i <= count; i++) print "- " slower[i]
 }
