@@ -43,13 +43,18 @@ demo_checkpoint() {
   with=$(calc "$ended" %.2f)
   compare checkpoint "until the program may continue" "$without" "$with" s lower "stock MPI"
   compare checkpoint "until the shared storage has everything" "$without_all" "$everything" s lower "stock MPI"
+  verified checkpoint
+}
+
+# verified NAME: the files that the model wrote in that directory of `cache` are on the shared storage.
+verified() {
   if [ -n "$limited" ]; then
-    must same_files "$storage/stock" "$storage/checkpoint"
-    check checkpoint "the file on the shared storage has the bytes that stock MPI wrote"
+    must same_files "$storage/stock" "$storage/$1"
+    check "$1" "what is on the shared storage has the bytes that stock MPI wrote"
     rm -r "$storage/stock"
   else
-    must logged checkpoint "$hayase" flush --verify
-    check checkpoint "the file on the shared storage was read back and compared (flush --verify)"
+    logged "$1" "$hayase" flush --verify
+    check "$1" "what is on the shared storage was read back and compared (flush --verify)"
   fi
 }
 
@@ -94,9 +99,5 @@ demo_rounds() {
   compare rounds "until the shared storage has everything" "$without_all" "$everything" s lower "stock MPI"
   [ -z "$limited" ] || lanes rounds without "stock MPI" "$out/logs/rounds-arrived-without" "$longest"
   lanes rounds with "Hayase" "$out/logs/rounds-arrived-with" "$longest"
-  if [ -n "$limited" ]; then
-    must same_files "$storage/stock" "$storage/rounds"
-    check rounds "all $rounds files on the shared storage have the bytes that stock MPI wrote"
-    rm -r "$storage/stock"
-  fi
+  verified rounds
 }
