@@ -104,7 +104,7 @@ conditions() {
   figure slower "The shared storage here has no lock conflicts between nodes, which slow such writes on Lustre. The ratio of a checkpoint is that of the nodes' disks to the shared storage, nothing more."
   figure slower "When nothing is computed meanwhile, the shared storage has everything later than with stock MPI: the bytes are written to the nodes first."
   figure slower "Creating files: one program makes some 4,000 files a second in \`shared\`, XFS alone 50,000. It wins above because shared storage answers after a millisecond."
-  figure slower "Compiling takes processor time on either: a build gains little."
+  figure slower "Compiling takes processor time on either: a build gains nothing, and can be slower."
   figure slower "One program that reads another node's file gets 70 % of what a bare TCP connection carries."
   figure slower "The S3 server has no latency, which favours one object for each file: real ones answer after 10 to 30 ms."
   figure slower "What only one node's disk has is lost when that node is lost before it is on the shared storage: there are no copies."
