@@ -1,13 +1,13 @@
 # A job of simulated nodes for scripts (sourced after prepare.sh): comes up, is used, and always goes away.
 #
-# $hayase must name the binary. job_up makes $job_work; everything of the job lies in it.
+# $hayase must name the binary. job_begin makes $job_work; everything of the job lies in it.
 
 job_work=
+# Names of functions that job_end calls when the job is down, the last one first, to undo what a script has added.
+job_ends=()
 
-# job_up NODES [OPTION...]: further options as `hayase up` knows them; @work in one is $job_work.
-job_up() {
-  local nodes=$1
-  shift
+# job_begin: directories for a job, removed at the end of the script. job_up does it when the script has not.
+job_begin() {
   # Not /tmp: that may be in memory, and the areas' images want a disk.
   job_work=$(mktemp -d "${HAYASE_WORK_DIR:-/var/tmp}/hayase-$(basename "$0" .sh).XXXXXX")
   chmod 755 "$job_work"
@@ -18,6 +18,13 @@ job_up() {
   # A registry of our own: other jobs of this user are none of our business.
   export HAYASE_RUNTIME_DIR=$job_work/run
   export HAYASE_JOB=$job_work/job
+}
+
+# job_up NODES [OPTION...]: further options as `hayase up` knows them; @work in one is $job_work.
+job_up() {
+  local nodes=$1
+  shift
+  [ -n "$job_work" ] || job_begin
   env -u HAYASE_JOB "$hayase" up --nodes "$nodes" --storage "$job_work/storage" --mount "$job_work/mount" \
     --job-dir "$HAYASE_JOB" "${@//@work/$job_work}"
 }
@@ -48,12 +55,14 @@ job_down() {
 
 # At the end of the script, however it came.
 job_end() {
-  local status=$1
+  local status=$1 i
   trap - EXIT INT TERM
   if [ -d "$HAYASE_JOB" ]; then
-    if [ "$status" != 0 ]; then tail -n 15 "$HAYASE_JOB"/node-*/*.log >&2 2>/dev/null; fi
-    "$hayase" down >&2 || true
+    if [ "$status" = 1 ]; then tail -n 15 "$HAYASE_JOB"/node-*/*.log >&2 2>/dev/null; fi
+    # What is not in the tier is of no use to anybody.
+    "$hayase" down --discard >&2 || true
   fi
+  for ((i = ${#job_ends[@]} - 1; i >= 0; i--)); do "${job_ends[i]}"; done
   rm -rf --one-file-system "$job_work"
   exit "$status"
 }

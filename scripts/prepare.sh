@@ -85,6 +85,7 @@ packages_bench='rclone rclone'
 packages_peers='s3cmd s3cmd
 s3fs s3fs
 aws awscli'
+packages_browser='chromium chromium'
 packages_fresh='debootstrap debootstrap'
 
 has() {

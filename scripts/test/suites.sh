@@ -10,7 +10,7 @@
 first_suites=(scripts format clippy tidy build unit)
 # The others wait more than they compute: several at a time, the longest first, so that none is left alone at the end.
 island_suites=(e2e e2e-6.1 gfarm mpiio s3 fsx-cache pjdfstest pjdfstest-6.1 mpiio-romio ssh user areas cached)
-island_suites+=(slurm bench deny site mpi mpiio-faults fio-cache mpiio-foreign fsx fsx-6.1 fio fio-6.1)
+island_suites+=(slurm bench deny site page mpi mpiio-faults fio-cache mpiio-foreign fsx fsx-6.1 fio fio-6.1)
 # Run by --long, alone, each in at most half an hour; the last result of each is kept in docs/results/long.md.
 long_suites=(sim-links sim-restarts sim-cuts sim-losses sim-power-cut sim-tier sim-scale)
 long_suites+=(fuzz-long fuzz-guided asan flips-long entries-long files-long swap-long appends-long areas-mpi4py s3-versitygw)
@@ -122,6 +122,8 @@ suite_gfarm() {
 suite_ssh() { job_suite ssh tests/launch/ssh.sh; }
 suite_slurm() { job_suite slurm tests/launch/slurm.sh; }
 suite_user() { job_suite user tests/launch/user.sh; }
+# The page of the demo in a real browser, made from recorded figures.
+suite_page() { tests/demo/page.sh; }
 
 # --- what they take from registries ---
 
@@ -134,6 +136,7 @@ fetch_mpiio() { tests/mpi/mpiio.sh --fetch; }
 fetch_mpiio-romio() { tests/mpi/romio.sh --fetch; }
 fetch_s3() { prepare_packages s3; }
 fetch_gfarm() { prepare_daemon_packages gfarm && fetch_fsx; }
+fetch_page() { prepare_packages browser; }
 fetch_ssh() { prepare_daemon_packages launch; }
 fetch_slurm() { fetch_ssh; }
 fetch_user() { fetch_ssh; cargo fetch --locked --quiet --manifest-path demo/source-tree/Cargo.toml; }

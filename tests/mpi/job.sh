@@ -39,7 +39,7 @@ mpi_job_up() {
 }
 programs_compile() {
   local program
-  "mpicc.$mpi" -O2 -o "$work/bin/blocks" demo/blocks.c || return 1
+  "mpicc.$mpi" -O2 -o "$work/bin/blocks" tests/mpi/blocks.c || return 1
   for program in killed exchanged nested; do
     "mpicc.$mpi" -O1 -o "$work/bin/$program" "tests/mpi/programs/$program.c" || return 1
   done

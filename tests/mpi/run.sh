@@ -31,7 +31,7 @@ try() {
 
 job_up 3 --shared 512MiB --local 300MiB >/dev/null || { say "FAILED mpi: no job"; exit 1; }
 blocks=$job_work/blocks
-mpicc.mpich -O2 -Wall -Werror -o "$blocks" demo/blocks.c || exit 1
+mpicc.mpich -O2 -Wall -Werror -o "$blocks" tests/mpi/blocks.c || exit 1
 shared=$(area 0 shared)
 on 0 mkdir "$shared/striped" && on 0 "$hayase" layout set --stripe 1MiB --width 3 "$shared/striped" >/dev/null ||
   { say "FAILED mpi: no striped directory"; exit 1; }
