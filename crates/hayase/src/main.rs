@@ -31,15 +31,17 @@ mod wiring;
 
 use std::process::ExitCode;
 
-use clap::Parser;
+use clap::{CommandFactory, FromArgMatches};
 
 fn main() -> ExitCode {
-    let arguments = match cli::Cli::try_parse() {
+    let command = cli::Cli::command().color(output::colour_of_help());
+    let typed = command.try_get_matches().and_then(|typed| cli::Cli::from_arg_matches(&typed));
+    let arguments = match typed {
         Ok(arguments) => arguments,
         Err(error) => return output::wrong_usage(&error),
     };
     let environment = config::Environment::read();
-    let output = output::Output::new(arguments.json, environment.no_color);
+    let output = output::Output::new(arguments.output, environment.no_color);
     match commands::run(arguments.command, &environment, &output) {
         Ok(status) => status.into(),
         Err(error) => {

@@ -14,30 +14,44 @@ use crate::launch::drain::Left;
 use crate::launch::stop::{How, Stopped, stop, stop_here};
 use crate::output::{Human, Output, Page};
 
-/// End a job: its programs, mounts and servers, and remove its areas
+/// End a job: flush its cache area, stop its programs and servers, remove its areas
 ///
-/// Programs that `hayase exec` or `hayase run` started are ended. Other processes that use an area
-/// are left alone: the area is detached and vanishes when they let go.
+/// Waits until the tier has all files of the cache area. Stops programs that `hayase exec` or `hayase run` started.
+/// Other processes that use an area continue: the area is detached, and removed when they close it. What the tier
+/// does not have is listed and kept for `hayase resume`.
 #[derive(Debug, clap::Args)]
+#[command(after_help = EXAMPLES)]
 pub(crate) struct DownArgs {
     #[command(flatten)]
     job: JobArg,
-    /// Leave the areas' bytes in the storage
+    /// Keep the data of the areas in the storage
     #[arg(long)]
     keep: bool,
-    /// Remove also what the tier does not have yet, and do not wait for it
+    /// Do not flush: remove files that the tier does not have
     #[arg(long, conflicts_with = "keep")]
     discard: bool,
-    /// Wait so long at most for the cache area to come to the tier [default: as long as it takes some]
+    /// Stop flushing after SECONDS [default: flush while it makes progress]
     #[arg(long, value_name = "SECONDS", conflicts_with = "discard")]
     drain: Option<u32>,
-    /// End only what the job has on this host, and reach no other: for epilogs of batch systems
+    /// End only the part of the job on this host, without contact to other hosts (for epilogs)
     #[arg(long)]
     here: bool,
-    /// Write the page of the job there, as `hayase report` does, before its servers end
+    /// Write the report of `hayase report` to FILE before the servers end
     #[arg(long, value_name = "FILE", conflicts_with = "here")]
     report: Option<PathBuf>,
 }
+
+const EXAMPLES: &str = "\
+Examples:
+  hayase down
+  hayase down --job run7 --report run7.html
+  hayase down --drain 300    # flush for at most five minutes
+
+Exit codes:
+  0 the job is down; 1 failed; 3 the tier does not have all files, or the job is down in part only.
+
+See also:
+  hayase resume, hayase flush";
 
 #[derive(Debug, Serialize)]
 struct Down<'a> {

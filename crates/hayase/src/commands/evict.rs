@@ -11,14 +11,27 @@ use crate::config::Environment;
 use crate::exit::Status;
 use crate::output::{Human, Output, Page};
 
-/// Give back the room of files that the tier has; they are fetched again when they are read
+/// Evict local copies of files that the tier already has
 ///
-/// Files that are open, or that the tier does not have yet, stay and are listed; then this ends with 3.
+/// The files stay visible and are fetched again when they are read. Open files and dirty files are not evicted, but
+/// listed.
 #[derive(Debug, clap::Args)]
+#[command(after_help = EXAMPLES)]
 pub(crate) struct EvictArgs {
     /// File or directory of the cache area
     path: PathBuf,
 }
+
+const EXAMPLES: &str = "\
+Examples:
+  hayase evict /tmp/areas/cache/checkpoint-0001
+  hayase flush /tmp/areas/cache/in && hayase evict /tmp/areas/cache/in
+
+Exit codes:
+  0 all files are evicted; 3 some files stay.
+
+See also:
+  hayase flush, hayase explain";
 
 #[derive(Debug, Serialize)]
 struct EvictTold {

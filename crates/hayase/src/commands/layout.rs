@@ -25,8 +25,11 @@ const RECORDED: &str = "recorded";
 /// Longest value of it.
 const VALUE_BYTES_MAX: usize = 256;
 
-/// Show or change how files are dealt out over the nodes
+/// Show or set how files are striped over nodes
+///
+/// A layout counts for new files below a directory; files that exist keep theirs.
 #[derive(Debug, clap::Args)]
+#[command(after_help = EXAMPLES)]
 pub(crate) struct LayoutArgs {
     #[command(subcommand)]
     verb: Verb,
@@ -34,29 +37,55 @@ pub(crate) struct LayoutArgs {
 
 #[derive(Debug, clap::Subcommand)]
 enum Verb {
-    /// Show the layout of a file, or what new files in a directory get
+    /// Show the layout of a file, or of new files in a directory
+    #[command(after_help = GET_EXAMPLES)]
     Get {
         /// File or directory of the shared or the cache area
         path: PathBuf,
     },
-    /// Stripe all new files below a directory
+    /// Stripe new files below a directory
+    #[command(after_help = SET_EXAMPLES)]
     Set {
         /// Directory of the shared or the cache area
         path: PathBuf,
-        /// Bytes on one node before the next one's turn
+        /// Stripe size
         #[arg(long, value_name = "SIZE", value_parser = size::parse,
             default_value = size::typed(STRIPE_BYTES_DEFAULT))]
         stripe: ByteCount,
-        /// Nodes that one file uses; 0 is all of them
+        /// Number of nodes per file; 0 means all
         #[arg(long, value_name = "N", default_value_t)]
         width: u16,
     },
-    /// Back to the default: a new file lies whole on its creator's node
+    /// Restore the default: each new file on the node that creates it
+    #[command(after_help = UNSET_EXAMPLES)]
     Unset {
         /// Directory of the shared or the cache area
         path: PathBuf,
     },
 }
+
+const EXAMPLES: &str = "\
+Examples:
+  hayase layout get /tmp/areas/shared/data
+  hayase layout set --stripe 4MiB /tmp/areas/shared/data
+  hayase layout unset /tmp/areas/shared/data
+
+See also:
+  hayase explain";
+
+const GET_EXAMPLES: &str = "\
+Examples:
+  hayase layout get /tmp/areas/shared/data
+  hayase layout get --json /tmp/areas/shared/checkpoint";
+
+const UNSET_EXAMPLES: &str = "\
+Examples:
+  hayase layout unset /tmp/areas/shared/data";
+
+const SET_EXAMPLES: &str = "\
+Examples:
+  hayase layout set /tmp/areas/shared/data
+  hayase layout set --stripe 4MiB --width 4 /tmp/areas/shared/data";
 
 /// Why no layout was set.
 #[derive(Debug, thiserror::Error)]

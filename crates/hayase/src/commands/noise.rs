@@ -24,49 +24,59 @@ const SAMPLES_DEFAULT: u64 = 100_000;
 const PROCESSES_DEFAULT: u64 = 100_000;
 const PHASE_MS_DEFAULT: f64 = 1.0;
 
-/// Measure how much programs on these processors are disturbed, and what that costs at scale
+/// Measure operating system noise on processors, and the slowdown that it causes at scale
 ///
-/// Does the same small piece of work again and again on each processor (Fixed Work Quantum) and
-/// tells how much longer it took now and then. With a command, measures once without it and once
-/// while it runs: put I/O there. The slowdown is Tsafrir's formula for a program of so many
-/// processes that meet after each phase, for the longest delay seen.
+/// Runs the same small piece of work again and again on each processor (Fixed Work Quantum, FWQ) and reports how
+/// much longer it took at times. With a command it measures twice: without the command and while the command runs
+/// (for example I/O). The slowdown is computed with Tsafrir's formula from the longest delay seen, for a parallel
+/// program whose processes synchronize after each phase.
 #[derive(Debug, clap::Args)]
+#[command(after_help = EXAMPLES)]
 pub(crate) struct NoiseArgs {
-    /// Processors to measure, as 0-3,8 [default: all that this process may use]
+    /// Processors to measure, for example 0-3,8 [default: all that this process may use]
     #[arg(long, value_name = "LIST")]
     processors: Option<Processors>,
 
-    /// Size of a piece of work: 2^BITS steps
+    /// Size of a work quantum: 2^BITS steps
     #[arg(long, short, value_name = "BITS", default_value_t = WORK_DEFAULT,
           value_parser = clap::value_parser!(u8).range(1..=i64::from(WORK_MAX)))]
     work: u8,
 
-    /// Pieces of work on each processor
+    /// Number of work quanta on each processor
     #[arg(long, short = 'n', value_name = "COUNT", default_value_t = SAMPLES_DEFAULT,
           value_parser = clap::value_parser!(u64).range(1..=SAMPLES_MAX))]
     count: u64,
 
-    /// What counts as the work without noise
+    /// Which sample counts as work without noise
     #[arg(long, value_enum, default_value_t = Baseline::Least)]
     baseline: Baseline,
 
-    /// Processes of the program whose slowdown is told
+    /// Number of processes of the parallel program
     #[arg(long, value_name = "N", default_value_t = PROCESSES_DEFAULT,
           value_parser = clap::value_parser!(u64).range(1..))]
     processes: u64,
 
-    /// Milliseconds that it computes between two meetings
+    /// Milliseconds of computation between two synchronizations
     #[arg(long, value_name = "MS", default_value_t = PHASE_MS_DEFAULT, value_parser = milliseconds)]
     phase: f64,
 
-    /// Draw the samples to FILE (SVG)
+    /// Plot the samples to FILE (SVG)
     #[arg(long, value_name = "FILE")]
     plot: Option<PathBuf>,
 
-    /// A command that runs beside the second measurement; it is ended with it
+    /// Command to run during the second measurement; it is stopped afterwards
     #[arg(last = true, value_name = "CMD")]
     command: Vec<String>,
 }
+
+const EXAMPLES: &str = "\
+Examples:
+  hayase noise
+  hayase noise --processors 2-15 --plot noise.svg
+  hayase noise --processes 10000 -- dd if=/dev/zero of=/tmp/areas/shared/f bs=1M
+
+See also:
+  hayase up --system-cores --cpu-budget";
 
 #[derive(Debug, Serialize)]
 struct Told {

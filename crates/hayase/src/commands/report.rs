@@ -12,18 +12,27 @@ use crate::job::JobId;
 use crate::output::{Human, Output, Page};
 use crate::report;
 
-/// Write the page of a job: what its nodes moved and when, and what is not in the tier
+/// Write an HTML report of a job: traffic over time, and files that the tier does not have
 ///
-/// The page is one HTML file that needs nothing else. `hayase down --report FILE` writes it when the job
-/// ends, which is when it says most.
+/// The report is one HTML file without external parts. `hayase down --report FILE` writes it at the end of the job,
+/// when it is complete.
 #[derive(Debug, clap::Args)]
+#[command(after_help = EXAMPLES)]
 pub(crate) struct ReportArgs {
     #[command(flatten)]
     job: JobArg,
-    /// Where to
+    /// File to write
     #[arg(short, long, value_name = "FILE")]
     output: PathBuf,
 }
+
+const EXAMPLES: &str = "\
+Examples:
+  hayase report -o run7.html
+  hayase down --report run7.html
+
+See also:
+  hayase top, hayase status";
 
 #[derive(Debug, Serialize)]
 struct ReportTold {

@@ -20,46 +20,61 @@ mod salvage;
 
 use self::salvage::SalvageTold;
 
-/// Bring to the tier what a job left behind, without its servers
+/// Flush what a job left behind to the tier, without its servers
 ///
-/// For a job that was killed, or that `hayase down` ended before the tier had everything. The ledgers on
-/// the nodes' storage say what is missing. When nothing is missing any more the job's storage is
-/// removed. For nodes that are hosts, do it on each of them: files come to the tier, but those whose parts lie on
-/// several nodes (striped ones, and those of MPI programs), and the removal of what the job had removed, wait until the
-/// storage of all nodes is found in one place. Ends with 3, and keeps the storage, while something is not in the tier,
-/// not as it was sent, or could not be compared. Ends with 1, keeps the storage and names the place where a ledger can not
-/// be read in either of its two copies, or names of files that are wanted can not be read: `--salvage` is for that.
+/// For a job that was killed, or that `hayase down` ended before the tier had all files. The ledgers on the storage of
+/// the nodes list what is missing. When nothing is missing, the storage of the job is removed.
+///
+/// If the nodes are hosts, run it on each of them. Files whose parts are on several nodes (striped files and files of
+/// MPI programs), and removals of files, wait until the storage of all nodes is visible in one place.
+///
+/// If both copies of a ledger are damaged, or names of files cannot be read, nothing is removed, the damage is listed, and `--salvage`
+/// helps.
 #[derive(Debug, clap::Args)]
+#[command(after_help = EXAMPLES)]
 pub(crate) struct ResumeArgs {
-    /// The job's directory, or what `hayase down` kept of it
+    /// Directory of the job, or the storage that `hayase down` kept
     #[arg(value_name = "DIR")]
     dir: PathBuf,
-    /// Leave the storage as it is also when the tier has everything
+    /// Keep the storage, even when the tier has all files
     #[arg(long)]
     keep: bool,
-    /// Read back what the job brought to the tier, and compare it with what was sent
+    /// Read the flushed files back from the tier and compare them with what was sent
     #[arg(long)]
     verify: bool,
-    /// Bring every file whose bytes are there to the tier, whatever the ledgers say; replace nothing there
+    /// Copy every file whose data still exists to the tier, whatever the ledgers say; replace nothing there
     ///
-    /// For a damaged ledger. A file of which no name is known any more goes to `lost+found/JOB/INODE` of the tier; one
-    /// under whose name the tier has something else gets a conflict name in the same directory. Removes nothing from the tier, and keeps the
-    /// storage.
+    /// For damaged ledgers. A file without a known name goes to `lost+found/JOB/INODE` in the tier. If the tier has
+    /// another file with the same name, the copy gets a conflict name in the same directory. Nothing is removed from
+    /// the tier, and the storage is kept.
     #[arg(long, conflicts_with_all = ["keep", "verify"])]
     salvage: bool,
-    /// Take the directory that has the tier's path now, though it is another one than when the job was started
+    /// Use the directory at the path of the tier, although it is not the directory that the job started with
     ///
-    /// For a tier that was restored, or made again. Where its file system is not mounted files would go to this
-    /// host's own disk.
+    /// For a tier that was restored or created again. Make sure that its file system is mounted; otherwise files go
+    /// to the local disk of this host.
     #[arg(long)]
     replaced_tier: bool,
-    /// Remove the storage when everything that is known here is in the tier, also while other nodes may need it
+    /// Remove the storage when the tier has all files known here, even if other nodes may need it
     ///
-    /// For nodes that are hosts, on each of them: the others know whether parts of their striped files, and of those of MPI
-    /// programs, lie here; such files are lost then. Needed after a salvage too.
+    /// If the nodes are hosts, this host does not know whether it stores parts of striped files or of files of MPI
+    /// programs for other nodes; such files are lost. Also needed after --salvage.
     #[arg(long, conflicts_with = "keep")]
     discard: bool,
 }
+
+const EXAMPLES: &str = "\
+Examples:
+  hayase resume /local/scratch/run7
+  hayase resume --verify --keep /local/scratch/run7
+  hayase resume --salvage /local/scratch/run7
+
+Exit codes:
+  0 the tier has all files; 1 failed, or a ledger is damaged; 3 some files are not in the tier,
+  differ there, or cannot be compared. With 1 and 3 the storage is kept.
+
+See also:
+  hayase down, hayase status --ledger";
 
 #[derive(Debug, Serialize)]
 struct ResumeTold {

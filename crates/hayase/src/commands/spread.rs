@@ -41,19 +41,19 @@ use crate::output::Output;
 /// Which nodes copy what.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub(crate) enum Spread {
-    /// Each node a part, balanced by bytes and number
+    /// Each node copies a part, balanced by bytes and number of files
     Shard,
-    /// Everything into `local` of each node; each byte is fetched once, and copied from node to node
+    /// Copy everything to `local` of each node; each byte is fetched once and then sent from node to node
     Copy,
 }
 
 /// How several nodes share the work.
 #[derive(Debug, clap::Args)]
 pub(crate) struct SpreadArgs {
-    /// Let nodes of the job copy, into shared/PATH or local/PATH [default: shard into shared, copy into local]
+    /// Copy with the nodes of the job, to shared/PATH or local/PATH [default: shard for shared, copy for local]
     #[arg(long, value_name = "HOW", value_enum)]
     spread: Option<Spread>,
-    /// Only the first N nodes of the job
+    /// Copy with the first N nodes of the job only
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..))]
     to_nodes: Option<u16>,
     #[command(flatten)]

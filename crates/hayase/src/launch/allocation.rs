@@ -19,9 +19,9 @@ const LIST_BYTES_MAX: u64 = 4 << 20;
 /// Names of launchers, as typed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub(crate) enum LauncherName {
-    /// This machine alone, also inside of a batch job
+    /// This machine only, even inside a batch job
     Local,
-    /// The hosts of this Slurm job, by srun
+    /// The hosts of this Slurm job, with srun
     Slurm,
     /// The hosts of this PBS job, over ssh
     Pbs,

@@ -9,27 +9,32 @@ use serde::Serialize;
 use crate::exit::Status;
 use crate::output::{Human, Output, Page};
 
-/// Merge indexes of containers, join small parts, remove parts of which nothing is left
+/// Merge indexes of containers, join small parts, remove parts without data
 ///
-/// Opening a container of many writers reads one index afterwards.
-/// Writers that have not closed are left alone.
-/// In an area of a job parts are not joined.
+/// Afterwards an open reads one index instead of one per writer. Writers that have the container open are not
+/// touched. In an area of a job parts are not joined.
 #[derive(Debug, clap::Args)]
+#[command(after_help = EXAMPLES)]
 pub(crate) struct CompactArgs {
-    /// One container, or a directory: then all below it
+    /// A container, or a directory: then all containers below it
     #[arg(value_name = "DIR|FILE")]
     path: PathBuf,
-    /// Writers that have not closed too: nobody writes any more, they were killed
+    /// Include writers that did not close the container: use this only when they were killed
     ///
-    /// Removes what killed compactions have left; one that is at work may fail, and loses nothing.
+    /// Also removes what killed compactions left. A compaction that is running may fail, but loses no data.
     #[arg(long)]
     all: bool,
-    /// Rewrite the bytes of all writers as one part, in the order of the file; implies --all
+    /// Rewrite the data of all writers as one part, in file order; implies --all
     ///
-    /// Needs room for all bytes once more.
+    /// Needs free space for a second copy of the data.
     #[arg(long)]
     flatten: bool,
 }
+
+const EXAMPLES: &str = "\
+Examples:
+  hayase container compact /lustre/me/run7
+  hayase container compact --flatten /lustre/me/run7/checkpoint";
 
 #[derive(Debug, Serialize)]
 struct Told {

@@ -10,23 +10,31 @@ use serde::Serialize;
 use crate::exit::Status;
 use crate::output::{Human, Output, Page};
 
-/// Write a container as the flat file that it stands for
+/// Export a container as a plain file
 ///
-/// Holes stay holes; where the file system can share blocks between files, it does.
-/// OUT appears when all of it is on the disk.
-/// Where parts are joined meanwhile, it begins again.
+/// Holes stay holes. Blocks are shared with the parts where the file system can do so (reflink). OUT appears when
+/// all its data is on disk. If parts are joined meanwhile, the export starts again.
 #[derive(Debug, clap::Args)]
+#[command(after_help = EXAMPLES)]
 pub(crate) struct ExportArgs {
     /// The container
     #[arg(value_name = "FILE")]
     file: PathBuf,
-    /// The file to make
+    /// The file to write
     #[arg(value_name = "OUT")]
     out: PathBuf,
-    /// Replace OUT when it exists
+    /// Replace OUT if it exists
     #[arg(long)]
     force: bool,
 }
+
+const EXAMPLES: &str = "\
+Examples:
+  hayase container export /lustre/me/run7/checkpoint /lustre/me/checkpoint.dat
+  hayase container export --force /tmp/areas/shared/result.h5 /project/result.h5
+
+See also:
+  hayase mount";
 
 #[derive(Debug, Serialize)]
 struct Told {

@@ -15,22 +15,27 @@ use crate::wiring::places::gfarm_url;
 /// Longest wait for one copy, unless another is asked for.
 const COPY_SECONDS_DEFAULT: u64 = 600;
 
-/// Keep a container of Gfarm on several hosts: copies of each part and index
+/// Keep copies of a container on several hosts of Gfarm
 ///
-/// Returns when the copies are complete. Gfarm is also told to keep that many, of what is written later too.
-/// Readers take the copy on their own host, and another one when a host is down.
+/// Returns when there are N copies of each part and index. Gfarm keeps that many copies of later parts too. Readers
+/// use the copy on their own host, or another copy when that host is down.
 #[derive(Debug, clap::Args)]
+#[command(after_help = EXAMPLES)]
 pub(crate) struct ReplicateArgs {
     /// The container: gfarm:///DIR/FILE, or its path below a mount of gfarm2fs
     #[arg(value_name = "FILE")]
     file: OsString,
-    /// Hosts that shall hold each part
+    /// Number of hosts that hold each part
     #[arg(short = 'n', long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=64))]
     copies: u32,
-    /// Longest to wait for one copy, in seconds
+    /// Timeout for one copy, in seconds
     #[arg(long, value_name = "SECONDS", default_value_t = COPY_SECONDS_DEFAULT)]
     wait: u64,
 }
+
+const EXAMPLES: &str = "\
+Examples:
+  hayase container replicate -n 2 gfarm:///home/me/run7/checkpoint";
 
 #[derive(Debug, Serialize)]
 struct Told {

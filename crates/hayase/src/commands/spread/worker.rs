@@ -28,7 +28,7 @@ pub(crate) struct StageWorkerArgs {}
 
 /// Reads the order, does it, and prints events; ends at once when standard input does.
 pub(crate) fn run(_args: &StageWorkerArgs) -> anyhow::Result<Status> {
-    let output = Output::new(true, true);
+    let output = Output::of_worker();
     let mut line = Vec::new();
     let mut stdin = std::io::BufReader::new(std::io::stdin());
     (&mut stdin).take(ORDER_BYTES_MAX).read_until(b'\n', &mut line).context("read the order")?;
