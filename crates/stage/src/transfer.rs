@@ -465,7 +465,7 @@ impl Shared<'_> {
         }
     }
 
-    /// Repeats a call while the tier is out of reach, with longer and longer pauses.
+    /// Repeats a call while the tier is unreachable, with longer and longer pauses.
     fn again<T>(&self, mut call: impl FnMut() -> Result<T, PackError>) -> Result<T, PackError> {
         let mut tries = 0;
         loop {

@@ -65,7 +65,7 @@ impl Human for Examined {
         page.line(match self.health {
             Health::Ok => "all is well",
             Health::Warn => "jobs can start here; see the warnings for what would make them better",
-            Health::Fail => "jobs can not start here until the failures are mended",
+            Health::Fail => "jobs cannot start here until the failures are fixed",
         });
     }
 }

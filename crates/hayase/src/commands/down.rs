@@ -7,6 +7,7 @@ use serde::Serialize;
 
 use super::job_arg::JobArg;
 use crate::config::Environment;
+use crate::count::counted;
 use crate::exit::Status;
 use crate::job::ledgers::{self, NotDurable};
 use crate::job::{JobId, Kind};
@@ -107,7 +108,7 @@ impl Human for Down<'_> {
             Some(place) if !self.stopped.left.is_nothing() || self.stopped.keeps_for_others => {
                 page.pair("kept", &place.display());
                 page.line(&match self.stopped.is_orphaned {
-                    true => "when that is mended, call `hayase down` again".to_owned(),
+                    true => "fix this, then run `hayase down` again".to_owned(),
                     false => format!("hayase resume {}", place.display()),
                 });
             }
@@ -123,11 +124,11 @@ pub(crate) fn write_left(page: &mut Page, left: &Left) {
         page.line(&format!("two versions: ours is kept as {path}"));
     }
     for node in &left.unknown {
-        page.line(&format!("node {node}: nobody can say what of it is durable"));
+        page.line(&format!("node {node}: it is unknown which of its files the tier has"));
     }
     if left.files > 0 {
         let bytes = ledgers::size(left.bytes, left.at_least);
-        page.line(&format!("not in the tier: {} files, {bytes}", left.files));
+        page.line(&format!("not in the tier: {}, {bytes}", counted(left.files, "file")));
         let row = |line: &NotDurable| {
             let errno = std::io::Error::from_raw_os_error(line.errno);
             let why = if line.errno == 0 { String::new() } else { errno.to_string() };

@@ -8,6 +8,7 @@ use serde::Serialize;
 
 use super::cached_files::CachedFiles;
 use crate::config::Environment;
+use crate::count::counted;
 use crate::exit::Status;
 use crate::output::{Human, Output, Page};
 
@@ -69,7 +70,7 @@ pub(crate) fn run(
                 let why = match Errno::from_raw_os_error(errno) {
                     Errno::BUSY => "it is open",
                     Errno::AGAIN => "the tier does not have it yet",
-                    _ => "its home did not do it; see the log of its server",
+                    _ => "its home refused; see the log of its server",
                 };
                 told.stayed.push(Stayed { path: file.path, why });
             }
@@ -82,16 +83,12 @@ pub(crate) fn run(
 
 impl Human for EvictTold {
     fn write(&self, page: &mut Page) {
-        page.line(&format!(
-            "{} files gave back {}: only the tier has them now",
-            self.files,
-            ByteCount(self.bytes)
-        ));
+        page.line(&format!("evicted: {}, {}", counted(self.files, "file"), ByteCount(self.bytes)));
         if self.only_in_tier > 0 {
-            page.line(&format!("{} files were only in the tier before", self.only_in_tier));
+            page.line(&format!("already evicted: {}", counted(self.only_in_tier, "file")));
         }
         for stayed in &self.stayed {
-            page.line(&format!("stays: {}: {}", stayed.path.display(), stayed.why));
+            page.line(&format!("not evicted: {}: {}", stayed.path.display(), stayed.why));
         }
     }
 }

@@ -91,16 +91,16 @@ Examples:
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum LayoutError {
     /// Its bytes lie where they lie, or will.
-    #[error("{} is no directory: only those have a layout for new files, and files keep theirs", .0.display())]
+    #[error("{} is not a directory: a layout is set on directories, for new files; existing files keep theirs", .0.display())]
     File(PathBuf),
     /// Each writer of it has a part.
-    #[error("{} was written through MPI-IO, and is kept by writer", .0.display())]
+    #[error("{} is a container: it was written with MPI-IO and has one part per writer", .0.display())]
     Container(PathBuf),
     /// More than there are.
-    #[error("stripe over {0} nodes: the job has fewer that store")]
+    #[error("cannot stripe over {0} nodes: fewer nodes of the job store files")]
     Width(u16),
     /// The mount did not do it, and did not say so.
-    #[error("{} keeps its layout, which is {layout}", .path.display())]
+    #[error("the layout of {} did not change: it is {layout}", .path.display())]
     Kept {
         /// The directory.
         path: PathBuf,
@@ -114,10 +114,10 @@ impl LayoutError {
     pub(crate) fn help(&self) -> Option<String> {
         match self {
             Self::File(path) | Self::Container(path) => Some(format!(
-                "make a directory, set its layout, and copy the file into it: cp {} DIR/",
+                "create a directory, set its layout, and copy the file into it: cp {} DIR/",
                 path.display()
             )),
-            Self::Width(_) => Some("--width 0 takes all that there are".to_owned()),
+            Self::Width(_) => Some("--width 0 means all nodes".to_owned()),
             Self::Kept { .. } => None,
         }
     }

@@ -94,7 +94,7 @@ impl MountArgs {
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum MountPathError {
     /// The daemon would wait for itself.
-    #[error("{} and {} lie in each other", .dir.display(), .mount_point.display())]
+    #[error("{} and {} contain each other", .dir.display(), .mount_point.display())]
     Nested {
         /// What is to be shown.
         dir: PathBuf,
@@ -120,8 +120,8 @@ impl MountPathError {
             Self::NotEmpty(_) => "mount it on an empty directory".to_owned(),
             Self::NoPacks(_) => "name the directory that holds `.hayase-packs`".to_owned(),
             Self::Container(path) => match path.parent() {
-                Some(parent) => format!("mount the directory that it is in: {}", parent.display()),
-                None => "mount the directory that it is in".to_owned(),
+                Some(parent) => format!("mount the directory above it: {}", parent.display()),
+                None => "mount the directory above it".to_owned(),
             },
         })
     }

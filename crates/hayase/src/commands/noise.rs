@@ -4,7 +4,7 @@ use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
-use anyhow::Context;
+use anyhow::{Context, bail};
 use serde::Serialize;
 
 use crate::exit::Status;
@@ -94,11 +94,19 @@ struct Told {
     ended_early: Option<String>,
 }
 
+const ASK: &str = "ask which processors may be used";
+
 /// Measures, tells and draws.
 pub(crate) fn run(args: &NoiseArgs, output: &Output) -> anyhow::Result<Status> {
     let processors = match &args.processors {
-        Some(list) => list.numbers().to_vec(),
-        None => fwq::allowed().context("ask which processors may be used")?,
+        Some(list) => {
+            let here: Processors = fwq::allowed().context(ASK)?.into();
+            if let Some(missing) = list.numbers().iter().find(|one| !here.numbers().contains(one)) {
+                bail!("--processors {list}: processor {missing} cannot be used; here are {here}");
+            }
+            list.numbers().to_vec()
+        }
+        None => fwq::allowed().context(ASK)?,
     };
     let alone = measure(args, &processors, output, "measure alone")?;
     let (mut beside, mut ended_early) = (None, None);
@@ -150,7 +158,7 @@ fn draw(path: &Path, alone: &[Measured], beside: Option<&[Measured]>) -> anyhow:
 
 fn milliseconds(text: &str) -> Result<f64, String> {
     let found = text.parse().ok().filter(|ms: &f64| *ms > 0.0 && ms.is_finite());
-    found.ok_or_else(|| "more than 0 milliseconds, as 0.5".to_owned())
+    found.ok_or_else(|| "expected milliseconds greater than 0, for example 0.5".to_owned())
 }
 
 /// The command, in a process group of its own, so that all of it ends.

@@ -18,6 +18,7 @@ use super::transfer::{
     ZSTD_LEVEL_DEFAULT, pack_size, zstd_level,
 };
 use crate::config::Environment;
+use crate::count::{counted, verb};
 use crate::exit::Status;
 use crate::output::{Human, Output, Page};
 use crate::size;
@@ -300,7 +301,11 @@ impl Human for Listing {
             let (mode, bytes, name) = (&entry.mode, entry.bytes, &entry.name);
             page.line(&format!("{kind}{mode} {bytes:>12} {name}{slash}{arrow}"));
         }
-        page.line(&format!("{} entries in {} packs", self.entries.len(), self.packs));
+        page.line(&format!(
+            "{} in {}",
+            counted(self.entries.len(), "entry"),
+            counted(self.packs, "pack")
+        ));
     }
 }
 
@@ -348,12 +353,13 @@ impl Human for Verified {
         for damage in &self.damage {
             page.line(damage);
         }
-        let (entries, packs, bytes) = (self.entries, self.packs, ByteCount(self.bytes));
+        let (entries, packs) = (counted(self.entries, "entry"), counted(self.packs, "pack"));
+        let bytes = ByteCount(self.bytes);
         let damage = match self.damage.len() {
-            0 => "all is well".to_owned(),
-            count => format!("{count} are damaged"),
+            0 => "no damage".to_owned(),
+            count => format!("{count} {} damaged", verb(count, "is", "are")),
         };
-        page.line(&format!("{entries} entries in {packs} packs, {bytes} read: {damage}"));
+        page.line(&format!("{entries} in {packs}, {bytes} read: {damage}"));
     }
 }
 
@@ -397,10 +403,14 @@ impl Human for Reindexed {
         }
         if self.doubtful > 0 {
             page.line(&format!(
-                "of {} names several packs had something else: what was written last by the storage's clock was taken",
-                self.doubtful
+                "several packs differ in {}: the version written last, by the clock of the storage, was taken",
+                counted(self.doubtful, "name")
             ));
         }
-        page.line(&format!("an index of {} entries in {} packs", self.entries, self.packs));
+        page.line(&format!(
+            "an index of {} in {}",
+            counted(self.entries, "entry"),
+            counted(self.packs, "pack")
+        ));
     }
 }

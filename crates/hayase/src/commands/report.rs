@@ -7,6 +7,7 @@ use serde::Serialize;
 
 use super::job_arg::JobArg;
 use crate::config::Environment;
+use crate::count::counted;
 use crate::exit::Status;
 use crate::job::JobId;
 use crate::output::{Human, Output, Page};
@@ -59,10 +60,10 @@ pub(crate) fn run(
 
 impl Human for ReportTold {
     fn write(&self, page: &mut Page) {
-        page.line(&format!("the page of job {} is {}", self.job, self.output.display()));
+        page.line(&format!("the report of job {} is in {}", self.job, self.output.display()));
         if self.files > 0 {
             let (files, bytes) = (self.files, ByteCount(self.bytes));
-            page.line(&format!("not in the tier: {files} files, {bytes}"));
+            page.line(&format!("not in the tier: {}, {bytes}", counted(files, "file")));
         }
     }
 }

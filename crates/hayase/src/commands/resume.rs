@@ -8,6 +8,7 @@ use hayase_layout::ByteCount;
 use serde::Serialize;
 
 use super::verify::{VerifyTold, verify_ledgers};
+use crate::count::counted;
 use crate::exit::Status;
 use crate::job::{
     Job, JobDir, Registry, Removable, Settings, clean_resumed, detach_areas, expect_own,
@@ -114,7 +115,7 @@ pub(crate) fn run(args: &ResumeArgs, output: &Output) -> anyhow::Result<Status> 
     let begin = Instant::now();
     let mut settings = settings_of(&args.dir)?;
     let Some(tier) = &mut settings.tier else {
-        bail!("job {} had no tier: there is nothing to bring anywhere", settings.job);
+        bail!("job {} had no tier: there is nothing to flush", settings.job);
     };
     if args.replaced_tier {
         tier.root = None;
@@ -123,7 +124,7 @@ pub(crate) fn run(args: &ResumeArgs, output: &Output) -> anyhow::Result<Status> 
         && mark != settings.mark
     {
         let storage = settings.job_storage();
-        bail!("the storage {} is that of another job of this name", storage.display());
+        bail!("the storage {} belongs to another job with the same name", storage.display());
     }
     if args.salvage {
         return run_salvage(args, &settings, output);
@@ -212,7 +213,7 @@ pub(crate) fn run(args: &ResumeArgs, output: &Output) -> anyhow::Result<Status> 
     }
     if let Some(why) = unread.first() {
         bail!(
-            "{why}; the storage stays: `hayase resume --salvage DIR` brings every file that is there to the tier"
+            "{why}; the storage is kept: `hayase resume --salvage DIR` copies every file that still exists to the tier"
         );
     }
     let is_complete = is_done || told.removed && told.removals_waiting == 0;
@@ -256,7 +257,7 @@ fn settings_of(dir: &Path) -> anyhow::Result<Settings> {
     let job = crate::job::Job { dir, settings }.known()?;
     if job.is_elsewhere() {
         bail!(
-            "job {0} has other hosts, and from here nobody can say whether it is up: end it with `hayase down --job {1}` \
+            "job {0} has other hosts, and this host cannot tell whether it is up: end it with `hayase down --job {1}` \
              (or `hayase down --here --job {1}` on each host), and resume what that keeps",
             job.settings.job,
             job.dir.path().display()
@@ -316,14 +317,14 @@ impl ResumeTold {
 impl Human for ResumeTold {
     fn write(&self, page: &mut Page) {
         let (files, bytes) = (self.durable_files, ByteCount(self.durable_bytes));
-        page.line(&format!("{files} files are in the tier now: {bytes}"));
+        page.line(&format!("in the tier now: {}, {bytes}", counted(files, "file")));
         if self.removed_files > 0 {
-            page.line(&format!("{} removed files are gone from it", self.removed_files));
+            page.line(&format!("removed from it: {}", counted(self.removed_files, "file")));
         }
         if self.removals_waiting > 0 {
             let waiting = self.removals_waiting;
             let until = if self.removed { "" } else { " until all nodes are here" };
-            page.line(&format!("{waiting} removed files stay in it{until}"));
+            page.line(&format!("not removed from it{until}: {}", counted(waiting, "file")));
         }
         for path in &self.kept {
             page.line(&format!("its removal or rename was cut short, it is in the tier as {path}"));

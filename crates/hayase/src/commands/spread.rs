@@ -96,25 +96,25 @@ pub(crate) struct How<'a> {
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum SpreadError {
     /// More nodes than there are.
-    #[error("the job has {nodes} nodes, not {wanted}")]
+    #[error("the job has only {nodes} nodes, fewer than {wanted}")]
     TooMany { wanted: u16, nodes: u16 },
     /// Not `AREA/PATH`.
-    #[error("`{0}` is no place in an area of the job")]
+    #[error("`{0}` is not a path in an area of the job")]
     NoArea(String),
     /// Everything on each node, where each node sees everything.
-    #[error("what is in `shared` is on no node and seen by all: it can not be copied to each")]
+    #[error("`--spread copy` needs a target in `local`: all nodes see the same `shared`")]
     CopyIntoShared,
     /// `run --out` or `stage out` of what is not there.
-    #[error("{0} is not there: no program made such a directory")]
+    #[error("{0} does not exist: no program created it")]
     NotMade(String),
     /// Options of `run` about a copy that is not made.
-    #[error("{options} say how {about} copies, and there is no {about}")]
+    #[error("{options} need {about}")]
     Unused { options: &'static str, about: &'static str },
     /// A worker could not begin.
     #[error("node {node}: {what}")]
     Broken { node: u16, what: String, help: Option<String>, is_usage: bool },
     /// By a signal to this process.
-    #[error("the copy was asked to end, and has ended early")]
+    #[error("the copy was interrupted")]
     Interrupted,
     /// A worker ended without a word.
     #[error("the copy on node {node} ended early: {how}")]
@@ -128,15 +128,14 @@ impl SpreadError {
             Self::TooMany { .. } => None,
             Self::NoArea(_) => Some("name it as shared/PATH or local/PATH".to_owned()),
             Self::CopyIntoShared => Some("use --spread shard, or a target in `local`".to_owned()),
-            Self::NotMade(_) => Some(
-                "look at the name: it is that of a directory below $HAYASE_SHARED or $HAYASE_LOCAL"
-                    .to_owned(),
-            ),
-            Self::Unused { about, .. } => Some(format!("add {about}, or leave them out")),
-            Self::Broken { help, .. } => help.clone(),
-            Self::Ended { .. } | Self::Interrupted => {
-                Some("run the same command again: what arrived is not copied again".to_owned())
+            Self::NotMade(_) => {
+                Some("check the path: it is relative to $HAYASE_SHARED or $HAYASE_LOCAL".to_owned())
             }
+            Self::Unused { about, .. } => Some(format!("add {about}, or omit these options")),
+            Self::Broken { help, .. } => help.clone(),
+            Self::Ended { .. } | Self::Interrupted => Some(
+                "run the same command again; files that arrived are not copied again".to_owned(),
+            ),
         }
     }
 

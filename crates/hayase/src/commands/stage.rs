@@ -17,6 +17,7 @@ use super::job_arg::JobArg;
 use super::spread::{self, AreaPlace, OutSpreadArgs, OutWishes, SpreadArgs};
 use super::transfer::{self, CopyArgs, EndpointArg, KeyArgs, PackArgs, Remembered, SelectionArgs};
 use crate::config::Environment;
+use crate::count::counted;
 use crate::exit::Status;
 use crate::output::{Human, Output, Page};
 use crate::wiring::places::{self, Wish};
@@ -193,18 +194,24 @@ fn stage_out(args: &OutArgs, environment: &Environment, output: &Output) -> anyh
         Path::new(&place).parent().filter(|_| args.background && !args.copy.is_dry_run())
     {
         let made = std::fs::create_dir_all(above);
-        made.with_context(|| format!("make the directory {}", above.display()))?;
+        made.with_context(|| format!("create the directory {}", above.display()))?;
     }
     let target = args.copy.open_target(&place, environment)?;
     let remembered = Remembered::of(source.place(), &target, environment);
     let mut options = args.copy.options(remembered.start())?;
     options.packs = args.pack.options(&args.target, &target, args.key.key()?)?;
     let status = transfer::run(&source, &target, &options, &remembered, output)?;
+    if options.packs.is_some() && args.pack.is_auto() && !args.copy.is_dry_run() {
+        output.note(PACKED);
+    }
     if args.background && !args.copy.is_dry_run() && status == Status::Done {
         output.note(background::ON_ITS_WAY);
     }
     Ok(status)
 }
+
+/// What a person should know who did not ask for packs.
+const PACKED: &str = "small files are in packs, which other tools see as tar files; --pack none copies each as an object";
 
 fn verify(args: &VerifyArgs, output: &Output) -> anyhow::Result<Status> {
     let key = args.key.key()?;
@@ -237,12 +244,12 @@ fn verify(args: &VerifyArgs, output: &Output) -> anyhow::Result<Status> {
 
 /// A comparison of nothing would always be a success.
 #[derive(Debug, thiserror::Error)]
-#[error("the patterns select no name of the source: nothing was compared")]
+#[error("the patterns match no name in the source: nothing was compared")]
 pub(crate) struct NothingCompared;
 
 impl NothingCompared {
     pub(crate) const HELP: &str =
-        "a pattern is about names (`*.txt`), or about paths from the tree's top (`/a/b`, `a/**`)";
+        "a pattern matches names (`*.txt`) or paths from the top of the tree (`/a/b`, `a/**`)";
 }
 
 #[derive(Serialize)]
@@ -266,7 +273,10 @@ impl Human for Compared {
             page.line(&format!("{name} {what}"));
         }
         let (names, count) = (self.names, self.differences.len());
-        let plural = if count == 1 { "" } else { "s" };
-        page.line(&format!("{names} names compared, {count} difference{plural}"));
+        page.line(&format!(
+            "{} compared, {}",
+            counted(names, "name"),
+            counted(count, "difference")
+        ));
     }
 }

@@ -1,6 +1,6 @@
 //! `hayase up`.
 
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::path::PathBuf;
 use std::sync::mpsc;
 use std::time::{Duration, Instant};
@@ -13,19 +13,19 @@ use super::headings::{
     CACHE, CONSISTENCY, JOB, MONITORING, NETWORK, NODES, NOISE, STORAGE, TESTING,
 };
 use super::transfer::EndpointArg;
-use crate::config::Environment;
+use crate::config::{self, Environment};
 use crate::exit::Status;
 use crate::job::{
-    Dead, FsyncAt, Job, JobId, KernelProfile, MmapShared, Names, Registry, Settings, TransportName,
-    clean_dead,
+    Dead, FsyncAt, Job, JobId, KernelProfile, Kind, MmapShared, Names, Registry, Settings,
+    TransportName, clean_dead,
 };
 use crate::launch::allocation::LauncherName;
 use crate::launch::signals::{ENDING, Signals};
 use crate::launch::tree::way::FANOUT_DEFAULT;
-use crate::launch::{PlanError, ground, plan, start};
+use crate::launch::{PlanError, ground, plan, start, storage_kind};
 use crate::metrics::listener::parse_address;
 use crate::output::{Human, Output, Page};
-use crate::size;
+use crate::size::{self, SizeError};
 use crate::supervisor::said::Ready;
 use crate::wiring::places;
 
@@ -68,10 +68,10 @@ pub(crate) struct UpArgs {
     #[arg(long, value_name = "DIR", help_heading = STORAGE)]
     pub(crate) storage: Option<PathBuf>,
     /// Size of the shared area on each node, for example 300MiB or 1.5G [default: a tenth of the free space]
-    #[arg(long, value_name = "SIZE", value_parser = size::parse, help_heading = STORAGE)]
+    #[arg(long, value_name = "SIZE", value_parser = area_size, help_heading = STORAGE)]
     pub(crate) shared: Option<ByteCount>,
     /// Size of the local area on each node [default: a tenth of the free space]
-    #[arg(long, value_name = "SIZE", value_parser = size::parse, help_heading = STORAGE)]
+    #[arg(long, value_name = "SIZE", value_parser = area_size, help_heading = STORAGE)]
     pub(crate) local: Option<ByteCount>,
     /// Stripe new files over the nodes, with this stripe size [default: each file on the node that creates it]
     #[arg(long, value_name = "SIZE", value_parser = size::parse, help_heading = STORAGE)]
@@ -91,7 +91,7 @@ pub(crate) struct UpArgs {
     pub(crate) no_direct_io: bool,
 
     /// Simulate this many nodes on this machine
-    #[arg(long, value_name = "N", help_heading = NODES)]
+    #[arg(long, value_name = "N", value_parser = node_count, help_heading = NODES)]
     pub(crate) nodes: Option<u16>,
     /// Simulate nodes as plain processes, even as root
     #[arg(long, requires = "nodes", help_heading = NODES)]
@@ -187,6 +187,19 @@ Examples:
 See also:
   hayase down, hayase run, hayase exec, hayase status";
 
+/// A size that an area may have, as far as that is known before the job is planned.
+fn area_size(text: &str) -> Result<ByteCount, String> {
+    size::parse(text).map_err(|error| match error {
+        SizeError::Nothing => format!("an area needs at least {}", plan::AREA_BYTES_MIN),
+        error => error.to_string(),
+    })
+}
+
+/// A number of simulated nodes; which ones are possible says the plan.
+fn node_count(text: &str) -> Result<u16, String> {
+    text.parse().map_err(|_| format!("expected 1 to {}", plan::NODES_MAX))
+}
+
 /// What `up` tells.
 #[derive(Debug, Serialize)]
 struct Up<'a> {
@@ -242,6 +255,7 @@ pub(crate) fn launch(
         });
     }
     let plan = plan::plan(args, environment)?;
+    warnings_of(&plan.settings).iter().for_each(|warning| output.note(warning));
     let job = ground::prepare(plan, environment)?;
     let warning = warning_of_tier(&job.settings);
     let launched = start::start(job, environment, signals, output)?;
@@ -249,6 +263,32 @@ pub(crate) fn launch(
         output.note(&warning);
     }
     Ok(launched)
+}
+
+/// What a person should know of settings that can be meant, and seldom are.
+fn warnings_of(settings: &Settings) -> Vec<String> {
+    let is_here = settings.kind != Kind::Hosts;
+    let storage = is_here.then(|| storage_kind::warning(&settings.storage)).flatten();
+    storage.into_iter().chain(unreachable_tier(settings)).collect()
+}
+
+/// A server on the loopback address of this machine, which is another one in each namespace.
+fn unreachable_tier(settings: &Settings) -> Option<String> {
+    let tier = settings.tier.as_ref()?;
+    let is_apart = matches!(settings.kind, Kind::Namespaces { .. });
+    if !is_apart || !places::is_bucket(OsStr::new(&tier.place)) {
+        return None;
+    }
+    let variable = |name| config::variable_at(tier.endpoint.as_deref(), name);
+    let url = ["AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL"].into_iter().find_map(variable)?;
+    let (_, host) = url.split_once("://")?;
+    let is_loopback = ["127.", "localhost", "[::1]"].iter().any(|own| host.starts_with(own));
+    is_loopback.then(|| {
+        format!(
+            "simulated nodes have networks of their own, in which {url} is not this machine: use another address of \
+             it, or --no-namespaces"
+        )
+    })
 }
 
 /// Tries the tier on this host while the job starts, on a thread that nobody waits for: a tier may hang. Where it can not

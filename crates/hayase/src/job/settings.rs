@@ -29,7 +29,7 @@ pub(crate) struct JobId(String);
 
 /// A text that can not name a job.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
-#[error("`{0}` can not name a job: use 1 to 32 of a-z, 0-9 and -, with no - at the ends")]
+#[error("invalid job name `{0}`: use 1 to 32 characters of a-z, 0-9 and -, without - at the ends")]
 pub(crate) struct JobIdError(String);
 
 impl FromStr for JobId {

@@ -94,7 +94,7 @@ impl NodeError {
                 help.clone().or(Some("`hayase doctor` checks what this machine can do".to_owned()))
             }
             Self::Late { .. } | Self::LateHosts { .. } => {
-                Some("give more time with --timeout SECONDS".to_owned())
+                Some("allow more time with --timeout SECONDS".to_owned())
             }
             Self::NotReached { host, tail, .. } => Some(unreached_help(host, tail)),
             Self::Interrupted(_) => None,
@@ -108,7 +108,7 @@ fn quote(tail: &[String]) -> String {
 }
 
 fn quote_stderr(tail: &[String]) -> String {
-    quote_as("the last that was printed there", tail)
+    quote_as("its last output", tail)
 }
 
 fn quote_as(what: &str, tail: &[String]) -> String {

@@ -6,6 +6,7 @@ use hayase_container::{Compacted, Container, Creation, Finished, containers_belo
 use hayase_layout::ByteCount;
 use serde::Serialize;
 
+use crate::count::counted;
 use crate::exit::Status;
 use crate::output::{Human, Output, Page};
 
@@ -99,22 +100,24 @@ impl Human for Told {
             let mut words = match told.indexes_removed {
                 0 => "nothing to merge".to_owned(),
                 count => format!(
-                    "{count} indexes merged, {} records became {}",
-                    told.records_before, told.records_after
+                    "{} merged, {} became {}",
+                    counted(count, "index"),
+                    counted(told.records_before, "record"),
+                    told.records_after
                 ),
             };
             if told.parts_joined > 0 {
-                words += &format!(", {} parts became one", told.parts_joined);
+                words += &format!(", {} joined", counted(told.parts_joined, "part"));
             }
             if let Some(why) = &told.not_joined {
-                words += &format!(", small parts stay apart ({why})");
+                words += &format!(", small parts are not joined ({why})");
             }
             if told.parts_removed > 0 {
                 let bytes = ByteCount(told.bytes_removed);
-                words += &format!(", {} parts removed ({bytes})", told.parts_removed);
+                words += &format!(", {} removed ({bytes})", counted(told.parts_removed, "part"));
             }
             if told.open_writers > 0 {
-                words += &format!(", {} writers have not closed", told.open_writers);
+                words += &format!(", {} not closed", counted(told.open_writers, "writer"));
             }
             page.line(&format!("{}: {words}", told.path.display()));
         }

@@ -7,6 +7,7 @@ use hayase_container::{Container, Creation, PublishedLog, Replace, export};
 use hayase_layout::ByteCount;
 use serde::Serialize;
 
+use crate::count::counted;
 use crate::exit::Status;
 use crate::output::{Human, Output, Page};
 
@@ -78,8 +79,8 @@ impl Human for Told {
         page.line(&format!("{out}: {size} ({bytes} written, {holes} of holes)"));
         if self.open_writers > 0 {
             page.line(&format!(
-                "{} writers have not closed: what they published is in it",
-                self.open_writers
+                "not closed: {}; the export has what they published",
+                counted(self.open_writers, "writer")
             ));
         }
     }

@@ -8,6 +8,7 @@ use hayase_container::MARK;
 use hayase_tier::{Gfarm, Key, ListRequest, Tier};
 use serde::Serialize;
 
+use crate::count::counted;
 use crate::exit::Status;
 use crate::output::{Human, Output, Page};
 use crate::wiring::places::gfarm_url;
@@ -52,7 +53,7 @@ struct Held {
 
 /// What is named is no container.
 #[derive(Debug, thiserror::Error)]
-#[error("{url} is no container: it holds no `{MARK}`")]
+#[error("{url} is not a container: it has no `{MARK}`")]
 struct NoContainer {
     url: String,
 }
@@ -97,7 +98,9 @@ impl Human for Told {
         }
         let (container, count, copies) = (&self.container, self.files.len(), self.copies);
         page.line(&format!(
-            "{container}: {count} files; those with bytes lie on {copies} hosts or more"
+            "{container}: {}; those with data are on at least {}",
+            counted(count, "file"),
+            counted(copies, "host")
         ));
     }
 }

@@ -99,7 +99,7 @@ fn carry_out(order: &Order, output: &Output) -> anyhow::Result<Status> {
     order.copy.check_places(&order.source, &order.target)?;
     if wish == Wish::Passing && !is_out {
         let made = std::fs::create_dir_all(target);
-        made.with_context(|| format!("make the directory {}", target.display()))?;
+        made.with_context(|| format!("create the directory {}", target.display()))?;
     }
     if let Some(above) = &order.above {
         open(above, wish)?;

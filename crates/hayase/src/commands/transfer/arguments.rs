@@ -215,7 +215,7 @@ fn streams(text: &str) -> Result<StreamsArg, String> {
         return Ok(StreamsArg::Auto);
     }
     let number = text.parse().ok().filter(|number| (1..=STREAMS_MAX).contains(number));
-    number.map(StreamsArg::Fixed).ok_or_else(|| format!("write auto, or 1 to {STREAMS_MAX}"))
+    number.map(StreamsArg::Fixed).ok_or_else(|| format!("expected auto, or 1 to {STREAMS_MAX}"))
 }
 
 /// A size, or `auto`.
@@ -232,14 +232,14 @@ fn part_size(text: &str) -> Result<PartSizeArg, String> {
     }
     let (least, most) = (PART_BYTES_RANGE.start(), PART_BYTES_RANGE.end());
     let bytes = size::parse(text).ok().filter(|bytes| PART_BYTES_RANGE.contains(bytes));
-    bytes.map(PartSizeArg::Fixed).ok_or_else(|| format!("write auto, or {least} to {most}"))
+    bytes.map(PartSizeArg::Fixed).ok_or_else(|| format!("expected auto, or {least} to {most}"))
 }
 
 /// Memory that a copy may have.
 fn memory(text: &str) -> Result<ByteCount, String> {
     let bytes = size::parse(text).map_err(|error| error.to_string())?;
     let least = ByteCount(MEMORY_BYTES_MIN);
-    if bytes >= least { Ok(bytes) } else { Err(format!("a copy needs {least} at least")) }
+    if bytes >= least { Ok(bytes) } else { Err(format!("expected at least {least}")) }
 }
 
 /// Whether small files go into packs, and how.
@@ -263,6 +263,11 @@ enum Pack {
 }
 
 impl PackArgs {
+    /// The target decides.
+    pub(crate) fn is_auto(&self) -> bool {
+        matches!(self.pack, Pack::Auto)
+    }
+
     /// Something else than the default is wanted.
     pub(crate) fn is_given(&self) -> bool {
         !matches!(self.pack, Pack::Auto) || self.zstd.is_some()
@@ -326,11 +331,15 @@ pub(crate) fn pack_size(text: &str) -> Result<ByteCount, String> {
         return Ok(bytes);
     }
     let (min, max) = (PACK_BYTES_RANGE.start(), PACK_BYTES_RANGE.end());
-    Err(format!("a pack has {min} to {max}"))
+    Err(format!("expected {min} to {max}"))
 }
 
 /// A level of zstd.
 pub(crate) fn zstd_level(text: &str) -> Result<i32, String> {
-    let level: i32 = text.parse().map_err(|_| "a level is a number".to_owned())?;
-    if (1..=19).contains(&level) { Ok(level) } else { Err("levels are 1 to 19".to_owned()) }
+    let level: i32 = text.parse().map_err(|_| "expected a level of 1 to 19".to_owned())?;
+    if (1..=19).contains(&level) {
+        Ok(level)
+    } else {
+        Err("expected a level of 1 to 19".to_owned())
+    }
 }

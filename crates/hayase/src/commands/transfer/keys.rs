@@ -17,13 +17,13 @@ pub(crate) enum KeyError {
     #[error("read the key file {}", .path.display())]
     File { path: PathBuf, source: std::io::Error },
     /// There is no such variable.
-    #[error("the variable {name} that should hold the key is not set")]
+    #[error("the environment variable {name} with the key is not set")]
     Variable { name: String },
     /// The command can not be run, or said that it failed.
     #[error("the key command `{command}` {how}")]
     Command { command: String, how: String },
     /// A key, or compression, where there will be no packs.
-    #[error("only packs are sealed or compressed, and this copy makes none")]
+    #[error("only packs can be sealed or compressed, and this copy does not create packs")]
     NeedsPacks,
     /// What came is no key.
     #[error("{0}")]
