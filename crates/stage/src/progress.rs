@@ -15,7 +15,7 @@ pub struct Progress {
     pub bytes_wanted: AtomicU64,
     /// Items that have to be done, as far as is known.
     pub items_wanted: AtomicU64,
-    /// Bytes of files that arrived, or are on their way.
+    /// Bytes that arrived; those that go into a pack, when they are written into it.
     pub bytes_moved: AtomicU64,
     /// Bytes of unfinished files that an earlier run had moved, and that are right.
     pub bytes_resumed: AtomicU64,
