@@ -3,15 +3,14 @@
 //! Data goes to standard output, everything else to standard error. With `--json` data is one JSON
 //! document and errors are JSON as well. Meaning never depends on colour.
 //!
-//! Rooms: [`arguments`] (how to talk, as typed), [`human`] (pages of text), [`json`], [`progress`] and [`transfer`]
-//! (only on a terminal), [`hint`] (errors with what to try next).
+//! Rooms: [`arguments`] (how to talk, as typed), [`human`] (pages of text), [`json`], [`progress`] (only on a
+//! terminal), [`hint`] (errors with what to try next).
 
 mod arguments;
 mod hint;
 mod human;
 mod json;
 mod progress;
-mod transfer;
 
 use std::io::{self, IsTerminal, Write};
 use std::process::ExitCode;
@@ -24,8 +23,7 @@ use crate::exit::Status;
 
 pub(crate) use arguments::{OutputArgs, colour_of_help};
 pub(crate) use human::{Human, Page};
-pub(crate) use progress::Progress;
-pub(crate) use transfer::TransferBar;
+pub(crate) use progress::{Progress, Stand};
 
 /// Arguments that can not be meant, or a wish for help. Errors are JSON where that was asked for, as far as can be
 /// known of arguments that were not understood.
@@ -123,13 +121,13 @@ impl Output {
         self.manner.log
     }
 
-    /// A bar of bytes, on a terminal only.
-    pub(crate) fn transfer(&self) -> TransferBar {
-        TransferBar::new(self.manner.shows_progress)
+    /// A bar for `phase`, on a terminal only.
+    pub(crate) fn progress(&self, phase: &'static str) -> Progress {
+        Progress::new(phase, self.manner.shows_progress)
     }
 
-    /// A bar of `total` steps, on a terminal only.
-    pub(crate) fn progress(&self, total: u64, what: &'static str) -> Progress {
-        Progress::new(total, what, self.manner.shows_progress)
+    /// One for `total` things, which are named in the singular.
+    pub(crate) fn steps(&self, phase: &'static str, total: u64, thing: &'static str) -> Progress {
+        self.progress(phase).of(total, thing)
     }
 }

@@ -59,7 +59,9 @@ pub(crate) fn run(
 ) -> anyhow::Result<Status> {
     let mut files = CachedFiles::below(&args.path, environment)?;
     let mut told = EvictTold { files: 0, bytes: 0, only_in_tier: 0, stayed: Vec::new() };
-    for file in std::mem::take(&mut files.found) {
+    let found = std::mem::take(&mut files.found);
+    let progress = output.steps("Evicting", found.len() as u64, "file");
+    for file in found {
         match files.server.evict(file.ino)? {
             Ok(()) => {
                 told.files += 1;
@@ -75,7 +77,9 @@ pub(crate) fn run(
                 told.stayed.push(Stayed { path: file.path, why });
             }
         }
+        progress.step();
     }
+    drop(progress);
     let status = if told.stayed.is_empty() { Status::Done } else { Status::Partly };
     output.show(&told)?;
     Ok(status)

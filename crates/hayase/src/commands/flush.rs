@@ -14,7 +14,7 @@ use crate::config::Environment;
 use crate::exit::Status;
 use crate::job::ledgers::NotDurable;
 use crate::launch::drain::{Left, drain};
-use crate::output::{Human, Output, Page};
+use crate::output::{Human, Output, Page, Stand};
 
 /// Pause between two questions about a file that is on its way.
 const PAUSE: Duration = Duration::from_millis(20);
@@ -80,7 +80,7 @@ pub(crate) fn run(
     let (job, below, files, left) = match &args.path {
         Some(path) => {
             let mut files = CachedFiles::below(path, environment)?;
-            let (count, left) = flush_below(&mut files, patience)?;
+            let (count, left) = flush_below(&mut files, patience, output)?;
             (files.job, Some(files.tier_path), Some(count), left)
         }
         None => {
@@ -109,11 +109,17 @@ pub(crate) fn run(
     Ok(status)
 }
 
-fn flush_below(files: &mut CachedFiles, patience: Option<Duration>) -> anyhow::Result<(u64, Left)> {
+fn flush_below(
+    files: &mut CachedFiles,
+    patience: Option<Duration>,
+    output: &Output,
+) -> anyhow::Result<(u64, Left)> {
     let begin = Instant::now();
     let mut left = Left::default();
     let mut pending = files.found.clone();
     let count = pending.len() as u64;
+    let progress = output.progress("Flushing");
+    let bytes_total = pending.iter().map(|file| file.bytes).sum();
     while !pending.is_empty() {
         let is_late = patience.is_some_and(|patience| begin.elapsed() > patience);
         let mut later = Vec::new();
@@ -138,6 +144,15 @@ fn flush_below(files: &mut CachedFiles, patience: Option<Duration>) -> anyhow::R
             left.lines.push(NotDurable { node, path, state, bytes, at_least, errno, attempts });
         }
         pending = later;
+        let waiting: u64 = pending.iter().map(|file| file.bytes).sum();
+        progress.show(Stand {
+            bytes: bytes_total - waiting,
+            bytes_total,
+            things: count - pending.len() as u64,
+            things_total: count,
+            thing: "file",
+            is_open: false,
+        });
         if !pending.is_empty() {
             std::thread::sleep(PAUSE);
         }

@@ -108,11 +108,11 @@ pub(crate) fn run(args: &NoiseArgs, output: &Output) -> anyhow::Result<Status> {
         }
         None => fwq::allowed().context(ASK)?,
     };
-    let alone = measure(args, &processors, output, "measure alone")?;
+    let alone = measure(args, &processors, output, "Measuring")?;
     let (mut beside, mut ended_early) = (None, None);
     if !args.command.is_empty() {
         let mut command = Beside::start(&args.command)?;
-        beside = Some(measure(args, &processors, output, "measure beside the command")?);
+        beside = Some(measure(args, &processors, output, "Measuring with the command")?);
         ended_early = command.0.try_wait()?.map(|status| status.to_string());
     }
     if let Some(path) = &args.plot {
@@ -139,7 +139,7 @@ fn measure(
     output: &Output,
     what: &'static str,
 ) -> anyhow::Result<Vec<Measured>> {
-    let progress = output.progress(100, what);
+    let progress = output.steps(what, 100, "");
     fwq::measure(processors, args.work, args.count as usize, &|percent| progress.set(percent))
         .with_context(|| format!("measure on the processors {processors:?}"))
 }

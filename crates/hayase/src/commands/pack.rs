@@ -327,8 +327,9 @@ fn check(args: &VerifyArgs, output: &Output) -> anyhow::Result<Status> {
     progress.bytes_wanted.store(total, std::sync::atomic::Ordering::Relaxed);
     progress.is_planned.store(true, std::sync::atomic::Ordering::Relaxed);
     let seen: &AtomicU64 = &progress.bytes_moved;
-    let report =
-        transfer::while_watched(&progress, output, || verify::verify(&set, VERIFY_THREADS, seen));
+    let report = transfer::while_watched(("Verifying", &progress), output, || {
+        verify::verify(&set, VERIFY_THREADS, seen)
+    });
     let told = Verified {
         entries: report.entries,
         packs: report.packs,

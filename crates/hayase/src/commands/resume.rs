@@ -5,6 +5,7 @@ use std::time::Instant;
 
 use anyhow::{Context, bail};
 use hayase_layout::ByteCount;
+use hayase_store::FileState;
 use serde::Serialize;
 
 use super::verify::{VerifyTold, verify_ledgers};
@@ -153,10 +154,15 @@ pub(crate) fn run(args: &ResumeArgs, output: &Output) -> anyhow::Result<Status> 
     }
     let mut left = Left::find(&settings)?;
     let known = here.clone();
+    let progress = output.steps("Flushing", wanted(&settings, &here)?, "file");
     for node in &here {
-        let resumed = left.files(*node, |file| told.add(*node, &file));
+        let resumed = left.files(*node, |file| {
+            told.add(*node, &file);
+            progress.step();
+        });
         resumed.with_context(|| format!("resume node {node}"))?;
     }
+    drop(progress);
     if !told.not_here.is_empty() {
         // Of files of those nodes some parts may be here, and this storage may be brought to where those are.
         for node in &here {
@@ -289,6 +295,16 @@ fn expect_ended(kept: &Settings) -> anyhow::Result<()> {
         bail!("job {} still runs here: end it with `hayase down`", kept.job);
     }
     wait_for_programs(kept)
+}
+
+/// Files that the ledgers of `nodes` want in the tier.
+fn wanted(settings: &Settings, nodes: &[u16]) -> anyhow::Result<u64> {
+    let mut files = 0;
+    for node in nodes {
+        let left = ledgers::not_durable(settings, *node)?;
+        files += left.iter().filter(|record| record.state != FileState::Removed).count() as u64;
+    }
+    Ok(files)
 }
 
 impl ResumeTold {

@@ -176,12 +176,13 @@ pub(crate) fn stage_in(
         order: Order::new(&area::absolute(source)?, copy, key),
         target,
     };
-    let end = transfer::while_watched(&progress, output, || match (target.area, spread) {
-        (_, _) if how.nodes == 1 => staging.crew.one(staging.order.to(staging.path(0))),
-        (Area::Shared, _) => staging.crew.in_parts(how.nodes, &staging.everywhere()),
-        (Area::Local, Spread::Shard) => staging.shards(),
-        (Area::Local, Spread::Copy) => staging.copies(),
-    })?;
+    let end =
+        transfer::while_watched(("Copying", &progress), output, || match (target.area, spread) {
+            (_, _) if how.nodes == 1 => staging.crew.one(staging.order.to(staging.path(0))),
+            (Area::Shared, _) => staging.crew.in_parts(how.nodes, &staging.everywhere()),
+            (Area::Local, Spread::Shard) => staging.shards(),
+            (Area::Local, Spread::Copy) => staging.copies(),
+        })?;
     transfer::show_end(End { seconds: begin.elapsed().as_secs_f64(), ..end }, output)
 }
 

@@ -229,7 +229,7 @@ fn verify(args: &VerifyArgs, output: &Output) -> anyhow::Result<Status> {
     let selection = args.selection.selection()?;
     let progress = Progress::default();
     let threads = args.threads as usize;
-    let found = transfer::while_watched(&progress, output, || {
+    let found = transfer::while_watched(("Comparing", &progress), output, || {
         compare(&source, &target, &selection, args.exact, threads, &progress)
     });
     let is_nothing = found.names == 0 && found.differences.is_empty();

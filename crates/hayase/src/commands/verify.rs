@@ -223,12 +223,12 @@ impl VerifyTold {
     ) -> anyhow::Result<()> {
         let reader = Reader::open(settings)?;
         let wanted = lines.iter().map(|(_, line)| line.bytes).sum::<u64>();
-        let (bar, mut moved) = (output.transfer(), 0);
+        let (bar, mut moved) = (output.progress("Verifying"), 0);
         for (node, line) in lines {
             let read = |line: &ChecksumLine, checksum| {
                 reader.verify(line, checksum, |bytes| {
                     moved += bytes;
-                    bar.set(moved, wanted, true);
+                    bar.bytes(moved, wanted);
                 })
             };
             match found(line, read, || again(*node, line.ino)) {

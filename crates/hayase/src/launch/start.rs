@@ -199,7 +199,7 @@ impl Launched {
         let settings = &self.job.settings;
         let patience = Duration::from_millis(settings.timeout_ms);
         let deadline = Instant::now() + patience;
-        let progress = output.progress(u64::from(settings.nodes), "starting nodes");
+        let progress = output.steps("Starting nodes", settings.nodes.into(), "node");
         // Held until every supervisor has opened it for itself.
         let hub = match settings.has_namespaces() {
             true => Some(Hub::create(&environment.path)?),

@@ -140,7 +140,7 @@ fn paths_that_are_nearly_right() {
     stage(file.to_str().unwrap()).with(2).says(&["is not a directory", "--include NAME"]);
     stage("s3:bucket/data").with(2).says(&["did you mean s3://bucket/data?"]);
     scene
-        .hayase(&["noise", "--processors", "4000"])
+        .hayase(&["noise", "--processors", "1000"])
         .with(1)
-        .says(&["processor 4000 cannot be used"]);
+        .says(&["processor 1000 cannot be used"]);
 }

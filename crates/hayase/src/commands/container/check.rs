@@ -47,7 +47,7 @@ struct Found {
 
 pub(super) fn run(args: &CheckArgs, output: &Output) -> anyhow::Result<Status> {
     let paths = containers_below(&args.path)?;
-    let progress = output.progress(paths.len() as u64, "checking");
+    let progress = output.steps("Checking", paths.len() as u64, "container");
     let mut checked = Checked { containers: paths.len(), sound: 0, problems: Vec::new() };
     for path in paths {
         checked.add(&path);

@@ -60,7 +60,7 @@ struct ContainerTold {
 pub(super) fn run(args: &CompactArgs, output: &Output) -> anyhow::Result<Status> {
     let finished = if args.all { Finished::All } else { Finished::Closed };
     let paths = containers_below(&args.path)?;
-    let progress = output.progress(paths.len() as u64, "compacting");
+    let progress = output.steps("Compacting", paths.len() as u64, "container");
     let mut told = Told { containers: Vec::new() };
     for path in paths {
         let container = Container::open(&path, Creation::Never)?;

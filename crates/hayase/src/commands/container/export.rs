@@ -54,8 +54,8 @@ pub(super) fn run(args: &ExportArgs, output: &Output) -> anyhow::Result<Status> 
     let container = Container::open(&args.file, Creation::Never)?;
     let replace = if args.force { Replace::Yes } else { Replace::Never };
     let (done, open_writers) = container.read_published(|reader, snapshot| {
-        let progress = output.progress(reader.size().get(), "exporting");
-        let done = export(reader, &args.out, replace, &mut |at| progress.set(at.get()))?;
+        let (progress, size) = (output.progress("Exporting"), reader.size().get());
+        let done = export(reader, &args.out, replace, &mut |at| progress.bytes(at.get(), size))?;
         let is_open = |log: &&PublishedLog| log.closed.is_none();
         Ok((done, snapshot.logs().values().filter(is_open).count()))
     })?;

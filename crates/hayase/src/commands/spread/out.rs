@@ -74,7 +74,7 @@ pub(crate) fn stage_out(
         let order = Order::new(from.as_os_str(), &wishes.copy, wishes.key.clone());
         order.out_to(target.clone(), wishes.pack.clone(), wishes.is_of_run)
     };
-    let end = transfer::while_watched(&progress, output, || match source.area {
+    let end = transfer::while_watched(("Copying", &progress), output, || match source.area {
         Area::Local if job.settings.nodes > 1 => {
             let orders: Vec<_> =
                 (0..how.nodes).map(|node| (node, order(node).of_node(node, how.nodes))).collect();

@@ -18,7 +18,7 @@ use serde::{Deserialize, Serialize};
 use super::Remembered;
 use crate::count::counted;
 use crate::exit::Status;
-use crate::output::{Human, Output, Page};
+use crate::output::{Human, Output, Page, Stand};
 
 /// How often the bar moves.
 const TICK: Duration = Duration::from_millis(200);
@@ -73,7 +73,7 @@ fn watched(
 ) -> anyhow::Result<Summary> {
     let progress = Progress::default();
     let (random, observer) = (SystemRandom::new(), Telling { output });
-    Ok(while_watched(&progress, output, || {
+    Ok(while_watched(("Copying", &progress), output, || {
         transfer(source, target, options, &progress, &observer, &random)
     })?)
 }
@@ -101,19 +101,18 @@ pub(crate) fn tell_would(action: &str, name: &str, bytes: u64, output: &Output) 
 
 /// Does `work` while a thread shows how far `progress` is.
 pub(crate) fn while_watched<T>(
-    progress: &Progress,
+    (phase, progress): (&'static str, &Progress),
     output: &Output,
     work: impl FnOnce() -> T,
 ) -> T {
     let (done, ended) = channel::<()>();
     std::thread::scope(|scope| {
         scope.spawn(move || {
-            let (bar, begin) = (output.transfer(), Instant::now());
+            let (bar, begin) = (output.progress(phase), Instant::now());
             let mut next_event = EVENT;
             while ended.recv_timeout(TICK) == Err(RecvTimeoutError::Timeout) {
                 let now = Now::of(progress, begin.elapsed());
-                let there = now.bytes_moved + now.bytes_resumed;
-                bar.set(there, now.bytes_wanted, now.is_planned);
+                bar.show(now.stand());
                 if output.is_json() && begin.elapsed() >= next_event {
                     next_event += EVENT;
                     // Who no longer listens loses the events, not the transfer.
@@ -204,6 +203,17 @@ pub(crate) struct Now {
 }
 
 impl Now {
+    fn stand(&self) -> Stand {
+        Stand {
+            bytes: self.bytes_moved + self.bytes_resumed,
+            bytes_total: self.bytes_wanted,
+            things: self.items_done,
+            things_total: self.items_wanted,
+            thing: "item",
+            is_open: !self.is_planned,
+        }
+    }
+
     fn of(progress: &Progress, elapsed: Duration) -> Self {
         let get = Progress::get;
         let is_planned = progress.is_planned.load(std::sync::atomic::Ordering::Relaxed);
