@@ -53,6 +53,8 @@ impl Shared<'_> {
                     keys.push(key);
                     ready.push((task, data));
                     self.bandwidth.wait(data.len());
+                    // They arrive together: otherwise a slow line would show nothing for seconds.
+                    self.arrived(data.len());
                 }
                 Err(error) => self.failed(&task.item.name.to_string(), error),
             }
@@ -64,7 +66,7 @@ impl Shared<'_> {
             .collect();
         let answers = self.target.tier.put_each(&objects);
         let mut made = 0;
-        for ((answer, object), (task, data)) in answers.into_iter().zip(&objects).zip(&ready) {
+        for ((answer, object), (task, _)) in answers.into_iter().zip(&objects).zip(&ready) {
             let answer = match answer {
                 // As with what was not begun: the transfer is over, and these are not listed one by one.
                 Err(TierError::Unavailable { .. }) if self.is_stopped() => continue,
@@ -76,10 +78,7 @@ impl Shared<'_> {
                 answer => answer.map_err(PackError::from),
             };
             match answer {
-                Ok(()) => {
-                    self.arrived(data.len());
-                    made += 1;
-                }
+                Ok(()) => made += 1,
                 Err(error) => self.failed(&task.item.name.to_string(), error),
             }
         }
