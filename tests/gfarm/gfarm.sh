@@ -152,8 +152,8 @@ containers_are_copied_to_more_hosts() {
   [ "$(wc -l <"$work/parts")" -ge 3 ] || return 1
   while read -r part rank; do lies_on "/mpi/f/$part" 1 2 3 || return 1; done <"$work/parts"
   on 1 timeout 60 "$hayase" container replicate gfarm:///mpi/f -n 2 || return 1
-  told "is no container" on 1 "$hayase" container replicate gfarm:///placed -n 2 &&
-    told "lies on no mount of gfarm2fs" on 1 "$hayase" container replicate "$work" -n 2
+  told "is not a container" on 1 "$hayase" container replicate gfarm:///placed -n 2 &&
+    told "is not on a mount of gfarm2fs" on 1 "$hayase" container replicate "$work" -n 2
 }
 
 # --- what goes wrong ---
@@ -189,7 +189,7 @@ reads_go_on_from_another_copy() {
 bytes_out_of_reach_are_told() {
   tier 2 write gfarm:///faults one 4000000 && lies_on /faults/one 2 || return 1
   spool_stop 2
-  told "out of reach" tier 1 read gfarm:///faults one 4000000 || return 1
+  told "the tier is unreachable" tier 1 read gfarm:///faults one 4000000 || return 1
   # Names and sizes are gfmd's: they are still there.
   tier 1 list gfarm:///faults | grep -x one || return 1
   # New files of a host whose server is gone go to another one.
@@ -224,7 +224,7 @@ a_full_spool_is_told_or_avoided() {
 wrong_key_is_told() {
   cluster_client_settings "$work/other-key" 0.1 >"$work/other.conf"
   GFARM_CONFIG_FILE=$work/other.conf on 1 gfkey -f -p 1000 >/dev/null || return 1
-  GFARM_CONFIG_FILE=$work/other.conf tier 1 refused gfarm:/// "Gfarm does not accept who asks"
+  GFARM_CONFIG_FILE=$work/other.conf tier 1 refused gfarm:/// "Gfarm rejects the user"
 }
 expired_key_is_told() {
   GFARM_CONFIG_FILE=$work/other.conf on 1 gfkey -f -p 1 >/dev/null && sleep 2 || return 1
@@ -234,7 +234,7 @@ wrong_settings_are_told() {
   printf 'metadb_server_host x\nno_such_directive 1\n' >"$work/wrong.conf"
   GFARM_CONFIG_FILE=$work/wrong.conf tier 1 refused gfarm:/// "libgfarm does not start"
 }
-no_metadata_server_is_told() { tier 1 refused "gfarm://$(cluster_address 0):9/" "out of reach"; }
+no_metadata_server_is_told() { tier 1 refused "gfarm://$(cluster_address 0):9/" "the tier is unreachable"; }
 no_library_is_told() {
   local library
   library=$(ldconfig -p | sed -n 's/.*libgfarm\.so\.1 .*=> //p' | head -n 1)
@@ -246,7 +246,7 @@ metadata_server_started_anew() {
   metadata_stop
   metadata_start || return 1
   # Its names were in its memory: the bytes, or an error; not a hang, and no other bytes.
-  if ! resume >"$work/told"; then grep -F -e "out of reach" -e "no such object" "$work/told" || return 1; fi
+  if ! resume >"$work/told"; then grep -F -e "unreachable" -e "no such object" "$work/told" || return 1; fi
   cat "$work/told"
   wait_until 60 spools_again || return 1
   on 0 gfmkdir /after && tier 1 write gfarm:///after f 100000 && tier 2 read gfarm:///after f 100000

@@ -167,7 +167,7 @@ node_that_can_not_come_up_is_named() {
   fails up a,b,c --fanout 1
   local status=$?
   at c rm -r /srv/j
-  [ $status = 0 ] && has_word "node 2 did not come up: on c:" && has_word "already holds a job named j" && nothing_remains $all || return 1
+  [ $status = 0 ] && has_word "node 2 did not come up: on c:" && has_word "already has a job named j" && nothing_remains $all || return 1
   # What somebody else has mounted there is left alone.
   at c sh -c 'mkdir -p /srv/areas/shared && mount -t tmpfs other /srv/areas/shared && touch /srv/areas/shared/kept'
   fails up a,b,c --fanout 1 --mount /srv/areas && has_word "on c: mount point /srv/areas/shared: something is mounted there already" &&

@@ -35,7 +35,7 @@ pub(crate) struct Room {
 }
 
 impl Directory {
-    /// `NotFound` when nothing is there, `NotContainer` when it is no directory.
+    /// `NotFound` when nothing is there, `NotContainer` when it is not a directory.
     pub(crate) fn open(path: &Path) -> Result<Self, ContainerError> {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let path = path.to_owned();

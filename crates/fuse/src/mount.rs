@@ -151,9 +151,9 @@ impl MountError {
             Self::Mount { .. } if !Path::new("/dev/fuse").exists() => {
                 Some("/dev/fuse is missing: load the kernel module `fuse`, or pass the device in")
             }
-            Self::Mount { .. } => {
-                Some("without root the program fusermount3 must be installed and allowed to mount")
-            }
+            Self::Mount { .. } => Some(
+                "without root, fusermount3 must be installed and /dev/fuse open to all users: `hayase doctor` checks both",
+            ),
             Self::Threads { .. } => Some("raise the limit of processes (`ulimit -u`)"),
             Self::Unmount { .. } => None,
             Self::Covered { .. } => Some("unmount that first, and then this one: `umount` twice"),

@@ -3,20 +3,23 @@
 #[cfg(test)]
 mod documents;
 
-use clap::{Parser, Subcommand};
+use clap::{ArgAction, Parser, Subcommand};
 
 use crate::commands;
+use crate::commands::headings::GLOBAL;
+use crate::output::OutputArgs;
 
-/// Turns the storage inside the nodes of one batch job into one fast file system.
-///
-/// Exit codes: 0 done, 1 failed, 2 wrong usage or settings, 3 partly done.
-/// `exec` and `run` end with the status of the program they ran.
+/// Turn the storage in the nodes of one batch job into one fast file system
 #[derive(Debug, Parser)]
-#[command(name = "hayase", version, max_term_width = 100, arg_required_else_help = true)]
+#[command(name = "hayase", version, max_term_width = 100, arg_required_else_help = true, after_help = MORE,
+          disable_help_flag = true)]
 pub(crate) struct Cli {
-    /// Print results (and errors, on standard error) as JSON
-    #[arg(long, global = true)]
-    pub(crate) json: bool,
+    #[command(flatten)]
+    pub(crate) output: OutputArgs,
+
+    /// Print help; -h prints a summary, --help all
+    #[arg(short, long, global = true, action = ArgAction::Help, help_heading = GLOBAL)]
+    help: Option<bool>,
 
     /// What MPICH's `-launcher ssh` puts before our own words; means nothing
     #[arg(short = 'x', hide = true)]
@@ -25,6 +28,30 @@ pub(crate) struct Cli {
     #[command(subcommand)]
     pub(crate) command: Command,
 }
+
+const MORE: &str = "\
+Examples:
+  hayase doctor                                              # check this machine
+  hayase up --nodes 3 --storage /scratch --mount /tmp/areas  # start a job on simulated nodes
+  hayase exec -- sh -c 'echo hello >$HAYASE_SHARED/f'        # run a program on its first node
+  hayase status                                              # show the job
+  hayase down                                                # end the job
+
+Exit codes:
+  0 done; 1 failed; 2 wrong usage or settings; 3 partly done: what is left is listed.
+  `exec` and `run` end with the exit status of the program that they ran.
+
+Environment:
+  HAYASE_JOB          name or directory of the job, when --job is not given
+  HAYASE_RUNTIME_DIR  where the jobs of a user are registered [default: /tmp/hayase-<uid>]
+  HAYASE_LOG          log filter of the daemons, for example debug [default: info]
+  TMPDIR              default for --storage
+  NO_COLOR            no colours, if set and not empty
+  AWS_ENDPOINT_URL, AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY, AWS_REGION ...
+                      S3 server and credentials, as for other clients
+
+See also:
+  `hayase help COMMAND`, `hayase man DIR` (manual pages), `hayase completions SHELL`";
 
 /// The verbs.
 #[derive(Debug, Subcommand)]
@@ -47,7 +74,11 @@ pub(crate) enum Command {
     Pack(commands::pack::PackArgs),
     Doctor(commands::doctor::DoctorArgs),
     Noise(commands::noise::NoiseArgs),
+    Completions(commands::completions::CompletionsArgs),
+    Man(commands::man::ManArgs),
+    #[command(hide = true)]
     Serve(commands::serve::ServeArgs),
+    #[command(hide = true)]
     ServeMount(commands::serve_mount::ServeMountArgs),
     #[command(hide = true)]
     Node(commands::node::NodeArgs),
@@ -57,10 +88,6 @@ pub(crate) enum Command {
     StageWorker(commands::spread::worker::StageWorkerArgs),
     #[command(hide = true)]
     GfarmLane(commands::gfarm_lane::GfarmLaneArgs),
-    #[command(hide = true)]
-    Man(commands::man::ManArgs),
-    #[command(hide = true)]
-    Completions(commands::completions::CompletionsArgs),
 }
 
 #[cfg(test)]

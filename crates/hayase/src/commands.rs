@@ -1,5 +1,7 @@
 //! The verbs, one file each, and the choice between them.
 
+use tracing::level_filters::LevelFilter;
+
 use crate::cli::Command;
 use crate::config::Environment;
 use crate::exit::Status;
@@ -16,6 +18,7 @@ pub(crate) mod exec;
 pub(crate) mod explain;
 pub(crate) mod flush;
 pub(crate) mod gfarm_lane;
+pub(crate) mod headings;
 pub(crate) mod job_arg;
 pub(crate) mod layout;
 pub(crate) mod man;
@@ -52,11 +55,8 @@ pub(crate) fn run(
     environment: &Environment,
     output: &Output,
 ) -> anyhow::Result<Status> {
-    let brings_or_removes =
-        matches!(command, Command::Up(_) | Command::Down(_) | Command::Run(_) | Command::Resume(_));
-    // A caller that asks for JSON parses standard error as JSON too.
-    if brings_or_removes && !output.is_json() {
-        crate::logging::start_warnings();
+    if let Some(level) = log_level(&command, output) {
+        crate::logging::start_command(level);
     }
     match command {
         Command::Up(args) => up::run(&args, environment, output),
@@ -85,5 +85,18 @@ pub(crate) fn run(
         Command::GfarmLane(args) => gfarm_lane::run(&args),
         Command::Man(args) => man::run(&args),
         Command::Completions(args) => completions::run(&args, output),
+    }
+}
+
+/// Which logs of the libraries are shown; `None` where there are none, or a daemon starts its own.
+fn log_level(command: &Command, output: &Output) -> Option<LevelFilter> {
+    match command {
+        Command::Serve(_) | Command::ServeMount(_) | Command::Node(_) => None,
+        Command::Mount(args) if args.is_daemon() => None,
+        // A caller that asks for JSON parses standard error as JSON too.
+        Command::Up(_) | Command::Down(_) | Command::Run(_) | Command::Resume(_) => {
+            output.log().or((!output.is_json()).then_some(LevelFilter::WARN))
+        }
+        _ => output.log(),
     }
 }

@@ -22,7 +22,7 @@ pub(crate) enum CpuBudget {
 /// No amount of processor time.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "`{0}` is no number of processors, as 0.5, and no share of all, as 10%: at least {CORES_MIN} processors"
+    "expected a number of processors of at least {CORES_MIN}, for example 0.5, or a share of all processors, for example 10%"
 )]
 pub(crate) struct NoBudget(String);
 

@@ -1,7 +1,7 @@
 //! Starting, entering and ending the nodes of a job, from the side of the person who types.
 //!
 //! Rooms: [`plan`] (what was typed becomes the job's settings, checked), [`ground`] (directories of
-//! a job, made before and removed after), [`storage_nodes`] (which nodes carry storage), [`start`] (supervisors up, all or none), [`stop`],
+//! a job, made before and removed after), [`storage_nodes`] (which nodes carry storage), [`storage_kind`] (storage that is not on a disk), [`start`] (supervisors up, all or none), [`stop`],
 //! [`enter`] (running a program on a node), [`tree`] (nodes that are other hosts), [`hosts`] (lists of
 //! hosts), [`allocation`] (what a batch system gave us), [`deadline`] (when it takes that back), [`addresses`], [`namespaces`] and [`network`] (what makes a simulated
 //! node), [`mounts`] (what is mounted where), [`holders`] (who keeps a mount busy), [`signals`], [`lines`], [`program`] (finding `ip` and
@@ -26,6 +26,7 @@ pub(crate) mod program;
 pub(crate) mod signals;
 pub(crate) mod start;
 pub(crate) mod stop;
+pub(crate) mod storage_kind;
 pub(crate) mod storage_nodes;
 pub(crate) mod tree;
 

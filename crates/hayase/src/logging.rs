@@ -8,6 +8,7 @@ use std::hash::{BuildHasher, RandomState};
 use std::io::{self, Write};
 use std::sync::Mutex;
 
+use tracing::level_filters::LevelFilter;
 use tracing_subscriber::EnvFilter;
 
 /// Lines that are remembered, to be written once. A command that has more to say than that repeats itself.
@@ -30,11 +31,11 @@ pub(crate) fn start(filter: &str) {
     }
 }
 
-/// Shows warnings of the libraries to whoever typed the command, each once: a command looks at the same files more than
+/// Shows logs of the libraries to whoever typed the command, each line once: a command looks at the same files more than
 /// once. `HAYASE_LOG` is for the daemons that it starts.
-pub(crate) fn start_warnings() {
+pub(crate) fn start_command(level: LevelFilter) {
     tracing_subscriber::fmt()
-        .with_max_level(tracing::Level::WARN)
+        .with_max_level(level)
         .with_ansi(false)
         .without_time()
         .with_target(false)

@@ -11,15 +11,14 @@ use hayase_tier::calendar::{DAY, civil, days};
 pub(crate) enum MomentError {
     /// Neither a span nor a date.
     #[error(
-        "`{0}` is no time; write a span (5400, 90m, 1h30m, 1:30:00, 1-12:00:00) or a moment with \
-         its zone (2030-01-31T18:00:00+09:00, or Z for UTC)"
+        "invalid time `{0}`: expected a duration (5400, 90m, 1h30m, 1:30:00, 1-12:00:00) or a date with its time zone (2030-01-31T18:00:00+09:00, or Z for UTC)"
     )]
     Unreadable(String),
     /// A date without a zone.
-    #[error("`{0}` says no zone; add Z for UTC or an offset, as `date -Is` prints it")]
+    #[error("`{0}` has no time zone: add Z for UTC or an offset, as `date -Is` prints it")]
     NoZone(String),
     /// Gone.
-    #[error("`{0}` has passed already")]
+    #[error("the time `{0}` is in the past")]
     Passed(String),
 }
 

@@ -3,31 +3,32 @@
 //! Data goes to standard output, everything else to standard error. With `--json` data is one JSON
 //! document and errors are JSON as well. Meaning never depends on colour.
 //!
-//! Rooms: [`human`] (pages of text), [`json`], [`progress`] and [`transfer`] (only on a terminal),
-//! [`hint`] (errors with what to try next).
+//! Rooms: [`arguments`] (how to talk, as typed), [`human`] (pages of text), [`json`], [`progress`] (only on a
+//! terminal), [`hint`] (errors with what to try next).
 
+mod arguments;
 mod hint;
 mod human;
 mod json;
 mod progress;
-mod transfer;
 
 use std::io::{self, IsTerminal, Write};
 use std::process::ExitCode;
 
 use serde::Serialize;
+use tracing::level_filters::LevelFilter;
 
+use self::arguments::Manner;
 use crate::exit::Status;
 
+pub(crate) use arguments::{OutputArgs, colour_of_help};
 pub(crate) use human::{Human, Page};
-pub(crate) use progress::Progress;
-pub(crate) use transfer::TransferBar;
+pub(crate) use progress::{Progress, Stand};
 
 /// Arguments that can not be meant, or a wish for help. Errors are JSON where that was asked for, as far as can be
 /// known of arguments that were not understood.
 pub(crate) fn wrong_usage(error: &clap::Error) -> ExitCode {
-    let mut words = std::env::args_os().take_while(|word| word != "--");
-    if error.use_stderr() && words.any(|word| word == "--json") {
+    if error.use_stderr() && arguments::words_ask_for_json() {
         let _ = writeln!(io::stderr(), "{}", json::wrong_usage(&error.to_string()));
     } else {
         // A reader who has seen enough is no error.
@@ -40,25 +41,26 @@ pub(crate) fn wrong_usage(error: &clap::Error) -> ExitCode {
 /// How this run talks.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Output {
-    json: bool,
-    has_colour: bool,
-    is_terminal: bool,
+    manner: Manner,
 }
 
 impl Output {
     /// `no_color` is the environment's wish.
-    pub(crate) fn new(json: bool, no_color: bool) -> Self {
-        let is_terminal = io::stderr().is_terminal();
-        let has_colour = !no_color && !json && io::stdout().is_terminal();
-        Self { json, has_colour, is_terminal }
+    pub(crate) fn new(args: OutputArgs, no_color: bool) -> Self {
+        Self { manner: args.manner(no_color) }
+    }
+
+    /// Of a process that another one listens to: JSON.
+    pub(crate) fn of_worker() -> Self {
+        Self { manner: Manner::OF_WORKER }
     }
 
     /// Prints a command's result.
     pub(crate) fn show<T: Serialize + Human>(&self, result: &T) -> anyhow::Result<()> {
-        if self.json {
+        if self.manner.is_json {
             return self.raw(&json::document(result)?);
         }
-        let mut page = Page::new(self.has_colour);
+        let mut page = Page::new(self.manner.has_colour);
         result.write(&mut page);
         self.raw(page.text().as_bytes())
     }
@@ -66,13 +68,13 @@ impl Output {
     /// Prints what is looked at again and again: on a terminal the page takes the place of the one before,
     /// elsewhere `line` is added; with `--json`, an object in a line.
     pub(crate) fn live<T: Serialize + Human>(&self, result: &T, line: &str) -> anyhow::Result<()> {
-        if self.json {
+        if self.manner.is_json {
             return self.line(result);
         }
         if !io::stdout().is_terminal() {
             return self.raw(format!("{line}\n").as_bytes());
         }
-        let mut page = Page::new(self.has_colour);
+        let mut page = Page::new(self.manner.has_colour);
         result.write(&mut page);
         self.raw(human::redrawn(page.text()).as_bytes())
     }
@@ -91,29 +93,41 @@ impl Output {
         }
     }
 
-    /// Something to know beside the result.
+    /// Something to know besides the result, for whoever wants to hear more than that.
     pub(crate) fn note(&self, text: &str) {
+        if !self.manner.is_quiet {
+            self.problem(text);
+        }
+    }
+
+    /// Something that has to be known: data is not where it was wanted.
+    pub(crate) fn problem(&self, text: &str) {
         let _ = writeln!(io::stderr(), "hayase: {text}");
     }
 
     /// Why the command failed, and what to try next.
     pub(crate) fn fail(&self, error: &anyhow::Error) {
-        let text = if self.json { json::failure(error) } else { hint::failure(error) };
+        let text = if self.manner.is_json { json::failure(error) } else { hint::failure(error) };
         let _ = writeln!(io::stderr(), "{text}");
     }
 
     /// Results are printed as JSON.
     pub(crate) fn is_json(&self) -> bool {
-        self.json
+        self.manner.is_json
     }
 
-    /// A bar of bytes, on a terminal only.
-    pub(crate) fn transfer(&self) -> TransferBar {
-        TransferBar::new(self.is_terminal && !self.json)
+    /// Which logs are wanted; `None`: the person did not say.
+    pub(crate) fn log(&self) -> Option<LevelFilter> {
+        self.manner.log
     }
 
-    /// A bar of `total` steps, on a terminal only.
-    pub(crate) fn progress(&self, total: u64, what: &'static str) -> Progress {
-        Progress::new(total, what, self.is_terminal && !self.json)
+    /// A bar for `phase`, on a terminal only.
+    pub(crate) fn progress(&self, phase: &'static str) -> Progress {
+        Progress::new(phase, self.manner.shows_progress)
+    }
+
+    /// One for `total` things, which are named in the singular.
+    pub(crate) fn steps(&self, phase: &'static str, total: u64, thing: &'static str) -> Progress {
+        self.progress(phase).of(total, thing)
     }
 }

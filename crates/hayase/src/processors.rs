@@ -13,7 +13,7 @@ pub(crate) struct Processors(Vec<usize>);
 
 /// Not a list of processors.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
-#[error("`{0}` is no processor and no range of them, as 0-3")]
+#[error("`{0}` is neither a number nor a range, for example 0-3")]
 pub(crate) struct NoProcessors(String);
 
 impl Processors {
@@ -47,9 +47,15 @@ impl FromStr for Processors {
                 _ => return Err(NoProcessors(range.to_owned())),
             }
         }
-        found.sort_unstable();
-        found.dedup();
-        Ok(Self(found))
+        Ok(found.into())
+    }
+}
+
+impl From<Vec<usize>> for Processors {
+    fn from(mut numbers: Vec<usize>) -> Self {
+        numbers.sort_unstable();
+        numbers.dedup();
+        Self(numbers)
     }
 }
 

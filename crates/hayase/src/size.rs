@@ -8,19 +8,22 @@ use hayase_layout::ByteCount;
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum SizeError {
     /// No digits in front.
-    #[error("`{0}` is no size; write a number and a unit, as in 300MiB, 1.5G or 2TiB")]
-    NoNumber(String),
+    #[error("expected a number with a unit, for example 300MiB, 1.5G or 2TiB")]
+    NoNumber,
     /// Letters that are no unit.
     #[error(
-        "`{unit}` is no unit; use K, M, G, T (or KiB ... TiB) for binary, KB ... TB for decimal"
+        "unknown unit `{unit}`: use KiB, MiB, GiB or TiB (or K, M, G, T) for powers of 1024, KB ... TB for powers of 1000"
     )]
     NoUnit {
         /// What stood after the number.
         unit: String,
     },
-    /// More than 2^64 bytes, or less than one.
-    #[error("`{0}` is too large or rounds to nothing")]
-    OutOfRange(String),
+    /// Less than a byte.
+    #[error("a size is at least 1 byte")]
+    Nothing,
+    /// More than 2^64 bytes.
+    #[error("a size is less than 16 EiB")]
+    TooLarge,
 }
 
 /// Reads a number, whole or with a decimal point, and a unit. K, M, G, T and KiB ... TiB are powers
@@ -30,29 +33,29 @@ pub(crate) fn parse(text: &str) -> Result<ByteCount, SizeError> {
     let end = text.find(|c: char| !(c.is_ascii_digit() || c == '.')).unwrap_or(text.len());
     let (number, unit) = (&text[..end], text[end..].trim());
     if !number.contains(|c: char| c.is_ascii_digit()) {
-        return Err(SizeError::NoNumber(text.to_owned()));
+        return Err(SizeError::NoNumber);
     }
     let factor = factor(unit).ok_or_else(|| SizeError::NoUnit { unit: unit.to_owned() })?;
     let (whole, fraction) = number.split_once('.').unwrap_or((number, ""));
     if fraction.contains('.') {
-        return Err(SizeError::NoNumber(text.to_owned()));
+        return Err(SizeError::NoNumber);
     }
-    let out_of_range = || SizeError::OutOfRange(text.to_owned());
-    let whole: u128 =
-        if whole.is_empty() { 0 } else { whole.parse().map_err(|_| out_of_range())? };
+    let too_large = || SizeError::TooLarge;
+    let whole: u128 = if whole.is_empty() { 0 } else { whole.parse().map_err(|_| too_large())? };
     // Digits past the 18th are below a byte even for TiB.
     let fraction = &fraction[..fraction.len().min(18)];
     let part = if fraction.is_empty() {
         0
     } else {
-        let digits: u128 = fraction.parse().map_err(|_| out_of_range())?;
+        let digits: u128 = fraction.parse().map_err(|_| too_large())?;
         digits * factor / 10u128.pow(fraction.len() as u32)
     };
     let bytes =
-        whole.checked_mul(factor).and_then(|n| n.checked_add(part)).ok_or_else(out_of_range)?;
+        whole.checked_mul(factor).and_then(|n| n.checked_add(part)).ok_or_else(too_large)?;
     match u64::try_from(bytes) {
-        Ok(bytes) if bytes > 0 => Ok(ByteCount(bytes)),
-        _ => Err(out_of_range()),
+        Ok(0) => Err(SizeError::Nothing),
+        Ok(bytes) => Ok(ByteCount(bytes)),
+        Err(_) => Err(too_large()),
     }
 }
 
@@ -107,12 +110,13 @@ mod tests {
     #[test]
     fn everything_else_is_refused_by_name() {
         let is = |text: &str, error| assert_eq!(parse(text), Err(error), "{text}");
-        is("MiB", SizeError::NoNumber("MiB".into()));
-        is("", SizeError::NoNumber(String::new()));
-        is("1.2.3M", SizeError::NoNumber("1.2.3M".into()));
-        is("-5M", SizeError::NoNumber("-5M".into()));
+        is("MiB", SizeError::NoNumber);
+        is("", SizeError::NoNumber);
+        is("1.2.3M", SizeError::NoNumber);
+        is("-5M", SizeError::NoNumber);
         is("5 parsecs", SizeError::NoUnit { unit: "parsecs".into() });
-        is("0", SizeError::OutOfRange("0".into()));
-        is("99999999999T", SizeError::OutOfRange("99999999999T".into()));
+        is("0", SizeError::Nothing);
+        is("0.1B", SizeError::Nothing);
+        is("99999999999T", SizeError::TooLarge);
     }
 }

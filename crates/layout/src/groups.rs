@@ -20,10 +20,10 @@ pub struct Groups {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum GroupsError {
     /// A job without storage is none.
-    #[error("no node carries storage")]
+    #[error("no node stores files")]
     Empty,
     /// One that the job does not have.
-    #[error("node {node} is to carry storage, but the job has {nodes} nodes")]
+    #[error("node {node} cannot store files: the job has {nodes} nodes")]
     NoSuchNode {
         /// Which.
         node: u16,

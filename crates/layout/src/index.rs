@@ -94,7 +94,7 @@ pub enum IndexError {
         place: LocalOffset,
     },
     /// A cut makes the file longer than files can be.
-    #[error("a file can not be cut to {} bytes", .size.0)]
+    #[error("a file cannot be truncated to {} bytes", .size.0)]
     Cut {
         /// What the cut says.
         size: ByteCount,

@@ -16,7 +16,7 @@ pub const PATH_BYTES_MAX: usize = 4095;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PathError {
     /// No bytes at all (`ENOENT` for a path, as POSIX says).
-    #[error("an empty name is no name")]
+    #[error("a name is empty")]
     Empty,
     /// `ENAMETOOLONG`.
     #[error("a name of {len} bytes is too long: at most {NAME_BYTES_MAX} are allowed")]

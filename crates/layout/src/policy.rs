@@ -50,7 +50,7 @@ pub enum PolicyError {
     },
     /// Not the text of a policy.
     #[error(
-        "`{text}` is not a layout: write `whole` or `striped:<bytes>:<width>`, as in `striped:1048576:8`"
+        "`{text}` is not a layout: write `whole` or `striped:<bytes>:<width>`, for example `striped:1048576:8`"
     )]
     Text {
         /// What was given.

@@ -15,7 +15,7 @@ pub struct Progress {
     pub bytes_wanted: AtomicU64,
     /// Items that have to be done, as far as is known.
     pub items_wanted: AtomicU64,
-    /// Bytes of files that arrived, or are on their way.
+    /// Bytes that arrived; those of small files and of packs, which arrive together, when they are about to.
     pub bytes_moved: AtomicU64,
     /// Bytes of unfinished files that an earlier run had moved, and that are right.
     pub bytes_resumed: AtomicU64,

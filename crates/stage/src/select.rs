@@ -14,7 +14,7 @@ use crate::limits::PARTS_BYTES_MIN;
 
 /// A pattern that can not be read.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("`{pattern}` is no pattern: {why}")]
+#[error("invalid pattern `{pattern}`: {why}")]
 pub struct PatternError {
     /// As given.
     pub pattern: String,

@@ -465,7 +465,7 @@ impl Shared<'_> {
         }
     }
 
-    /// Repeats a call while the tier is out of reach, with longer and longer pauses.
+    /// Repeats a call while the tier is unreachable, with longer and longer pauses.
     fn again<T>(&self, mut call: impl FnMut() -> Result<T, PackError>) -> Result<T, PackError> {
         let mut tries = 0;
         loop {
@@ -482,9 +482,8 @@ impl Shared<'_> {
         }
     }
 
-    /// Bytes that are about to move: waits for its turn on the line.
-    fn moves(&self, bytes: usize) {
-        self.bandwidth.wait(bytes);
+    /// Bytes that have arrived: a connection may hold many that were only handed to it.
+    fn arrived(&self, bytes: usize) {
         Progress::add(&self.progress.bytes_moved, bytes as u64);
     }
 

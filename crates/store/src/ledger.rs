@@ -101,7 +101,7 @@ impl LedgerError {
                 Some("resume this job with the version of hayase that it was started with")
             }
             Self::Damaged { .. } => Some(
-                "nothing was removed; `hayase resume --salvage DIR` brings every file that is there to the tier, DIR \
+                "nothing was removed; `hayase resume --salvage DIR` copies every file that still exists to the tier, DIR \
                  being the job's directory or what was kept of it",
             ),
             Self::Device { .. } => None,

@@ -114,7 +114,7 @@ fn wrong_settings(url: &str) -> Result<(), Failure> {
     for (settings, expected) in [
         (with(unknown), "does not know the access key `NOBODY`"),
         (with(secret), "the secret of the access key"),
-        (S3Settings { bucket: "no-such-bucket".into(), ..good.clone() }, "there is no bucket"),
+        (S3Settings { bucket: "no-such-bucket".into(), ..good.clone() }, "no bucket"),
         (S3Settings { endpoint: elsewhere, ..good.clone() }, "no S3 server answers"),
     ] {
         match S3::attach(settings) {

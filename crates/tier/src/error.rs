@@ -94,7 +94,7 @@ pub enum TierError {
     #[error("{action} {path}: no such object")]
     Missing { action: Action, path: String },
     /// There is one, and the caller asked for none ([`crate::Precondition::Absent`]).
-    #[error("{action} {path}: it exists already")]
+    #[error("{action} {path}: it already exists")]
     Exists { action: Action, path: String },
     /// The name is taken by something that is no object, or an object stands where a directory is needed.
     #[error("{action} {path}: {what}")]
@@ -109,13 +109,13 @@ pub enum TierError {
     #[error("{action} {path}: not permitted")]
     Denied { action: Action, path: String, source: io::Error },
     /// This tier can not do this; its [`crate::Capabilities`] say so.
-    #[error("{action} {path}: this tier can not do that")]
+    #[error("{action} {path}: this tier does not support it")]
     Unsupported { action: Action, path: String },
     /// The tier does not answer, or lost its state; the same call may succeed later.
-    #[error("{action} {path}: the tier is out of reach")]
+    #[error("{action} {path}: the tier is unreachable")]
     Unavailable { action: Action, path: String, source: io::Error },
     /// Another version stands there than the one that was meant, and the tier keeps no old ones.
-    #[error("{action} {path}: it was replaced or removed meanwhile")]
+    #[error("{action} {path}: it was replaced or removed by another program")]
     Changed { action: Action, path: String },
     /// The bytes that came are not those that were stored, also after asking again.
     #[error("{action} {path}: {what}")]
@@ -139,9 +139,7 @@ impl TierError {
             Errno::DQUOT => Self::Quota { action, path },
             Errno::NOTEMPTY => Self::NotObject { action, path, what: "it is not empty" },
             Errno::ISDIR => Self::NotObject { action, path, what: "it is a directory" },
-            Errno::NOTDIR => {
-                Self::NotObject { action, path, what: "a name on the way is no directory" }
-            }
+            Errno::NOTDIR => Self::NotObject { action, path, what: "a parent is not a directory" },
             Errno::LOOP => Self::NotObject {
                 action,
                 path,
@@ -165,23 +163,23 @@ impl TierError {
     pub fn help(&self) -> Option<&'static str> {
         match self {
             Self::Full { .. } => {
-                Some("make room there, then try again; what a job has not flushed stays with it")
+                Some("free space there, then try again; a job keeps what it has not flushed")
             }
             Self::Quota { .. } => Some(
-                "see your quota (`quota -s`, `lfs quota`), delete or ask for more; nothing was replaced",
+                "check your quota (`quota -s`, `lfs quota`), then remove files or ask for more; nothing was replaced",
             ),
             Self::Denied { .. } => Some(
-                "look at the owner and mode of the directory and of its mount, or at the rights of the bucket's user",
+                "check the owner and mode of the directory and its mount, or the permissions of the user of the bucket",
             ),
             Self::Unavailable { .. } => Some(
-                "look at the tier (its mount with `df` and `dmesg`, or its server), then try again",
+                "check the tier (its mount with `df` and `dmesg`, or its server), then try again",
             ),
             Self::Refused { help, .. } => Some(help),
             Self::Changed { .. } => {
-                Some("somebody else writes here; open it again for the new version")
+                Some("another program writes here; open it again for the new version")
             }
-            Self::Corrupt { .. } => Some("compare the object with its origin, and write it again"),
-            Self::NotObject { .. } => Some("move what stands there away, or choose another name"),
+            Self::Corrupt { .. } => Some("compare the object with its source, and write it again"),
+            Self::NotObject { .. } => Some("move it away, or choose another name"),
             Self::Missing { .. }
             | Self::Exists { .. }
             | Self::Unsupported { .. }
@@ -236,8 +234,8 @@ mod tests {
         check(Errno::NOENT, "write /tier/a/b: no such object", false);
         check(Errno::ACCESS, "write /tier/a/b: not permitted", false);
         check(Errno::ROFS, "write /tier/a/b: not permitted", false);
-        check(Errno::STALE, "write /tier/a/b: the tier is out of reach", true);
-        check(Errno::NOTDIR, "write /tier/a/b: a name on the way is no directory", false);
+        check(Errno::STALE, "write /tier/a/b: the tier is unreachable", true);
+        check(Errno::NOTDIR, "write /tier/a/b: a parent is not a directory", false);
         check(Errno::IO, "write /tier/a/b", false);
     }
 

@@ -66,7 +66,7 @@ impl Gfarm {
         let path = tier.root.path(b"");
         let stat = tier.library.stat(&path).map_err(&failed)?;
         if stat.kind != Kind::Directory {
-            return Err(no_object(Action::Attach, tier.root.shown(b""), "it is no directory"));
+            return Err(no_object(Action::Attach, tier.root.shown(b""), "it is not a directory"));
         }
         let own_host = tier.library.own_host(&path).map_err(&failed)?;
         Ok(Self { own_host, ..tier })

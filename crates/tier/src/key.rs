@@ -119,7 +119,7 @@ fn escaped(bytes: &[u8]) -> String {
 
 /// A name that no tier accepts.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("`{key}` is no key of an object: {why}")]
+#[error("invalid object key `{key}`: {why}")]
 pub struct KeyError {
     /// As given, escaped.
     pub key: String,

@@ -107,7 +107,7 @@ impl State {
         let blocked = key.ancestors().any(|ancestor| {
             Key::new(ancestor).is_ok_and(|ancestor| self.is_no_directory(&ancestor))
         });
-        if blocked { refuse("a name on the way is no directory") } else { None }
+        if blocked { refuse("a parent is not a directory") } else { None }
     }
 
     /// Something stands under `key` that nothing can lie in.

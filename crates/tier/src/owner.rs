@@ -18,7 +18,7 @@ pub struct Owner(String);
 
 /// A text that can not name an owner.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
-#[error("`{0}` can not name the owner of uploads: use 1 to 96 of a-z, 0-9 and -")]
+#[error("invalid owner of uploads `{0}`: use 1 to 96 characters of a-z, 0-9 and -")]
 pub struct OwnerError(String);
 
 impl Owner {

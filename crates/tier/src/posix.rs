@@ -93,7 +93,7 @@ impl Posix {
             Errno::NOTDIR => TierError::NotObject {
                 action: Action::Attach,
                 path: shown,
-                what: "it is no directory",
+                what: "it is not a directory",
             },
             other => TierError::from_errno(Action::Attach, shown, other),
         })?;
@@ -329,7 +329,7 @@ fn no_object(kind: FileType) -> Option<&'static str> {
         FileType::Fifo => Some("it is a pipe"),
         FileType::Socket => Some("it is a socket"),
         FileType::CharacterDevice | FileType::BlockDevice => Some("it is a device"),
-        _ => Some("it is no regular file"),
+        _ => Some("it is not a regular file"),
     }
 }
 

@@ -17,7 +17,7 @@ use crate::launch::tree::way::quote;
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum AreaPathError {
     /// It lies below the mount of a job whose nodes have mounts of their own.
-    #[error("{} is in an area of job {job}, which only its nodes see", .path.display())]
+    #[error("{} is in an area of job {job}, which is visible only on its nodes", .path.display())]
     OnNodesOnly {
         /// The path.
         path: PathBuf,
@@ -25,7 +25,7 @@ pub(crate) enum AreaPathError {
         job: String,
     },
     /// It lies in a local area.
-    #[error("{} is in the local area of job {job}: plain files of one node, with nothing between", .path.display())]
+    #[error("{} is in the local area of job {job}: plain files of one node, which the kernel serves", .path.display())]
     Local {
         /// The path.
         path: PathBuf,

@@ -29,7 +29,7 @@ pub(crate) struct CachedFile {
 
 /// Nothing of a job is flushed.
 #[derive(Debug, thiserror::Error)]
-#[error("job {0} has no tier: nothing is flushed, and what is in `shared` ends with the job")]
+#[error("job {0} has no tier: nothing is flushed, and files in `shared` are removed with the job")]
 pub(crate) struct NoTier(pub(crate) JobId);
 
 impl NoTier {

@@ -6,12 +6,19 @@ use clap_complete::{Shell, generate};
 use crate::exit::Status;
 use crate::output::Output;
 
-/// Print a completion script for SHELL
+/// Print a completion script for a shell
 #[derive(Debug, clap::Args)]
+#[command(after_help = EXAMPLES)]
 pub(crate) struct CompletionsArgs {
-    /// Which shell
+    /// Shell
     shell: Shell,
 }
+
+const EXAMPLES: &str = "\
+Examples:
+  source <(hayase completions bash)
+  hayase completions zsh >~/.zfunc/_hayase
+  hayase completions fish >~/.config/fish/completions/hayase.fish";
 
 /// Prints the script.
 pub(crate) fn run(args: &CompletionsArgs, output: &Output) -> anyhow::Result<Status> {

@@ -12,15 +12,25 @@ mod show;
 use crate::exit::Status;
 use crate::output::Output;
 
-/// Look after shared files that MPI-IO programs wrote as one part per process
+/// Manage containers: shared files of MPI-IO programs with one part per process
 ///
-/// Such a file is a directory F with parts and indexes (a container).
-/// `hayase mount DIR MNT` shows the containers of DIR as the plain files that they are.
+/// A container is a directory with parts and indexes. `hayase mount DIR MNT` shows the containers of DIR as plain
+/// files.
 #[derive(Debug, clap::Args)]
+#[command(after_help = EXAMPLES)]
 pub(crate) struct ContainerArgs {
     #[command(subcommand)]
     verb: Verb,
 }
+
+const EXAMPLES: &str = "\
+Examples:
+  hayase container enable /lustre/me/run7
+  hayase container show /lustre/me/run7/checkpoint
+  hayase container export /lustre/me/run7/checkpoint /lustre/me/checkpoint.dat
+
+See also:
+  hayase mount, hayase exec --mpiio";
 
 #[derive(Debug, clap::Subcommand)]
 enum Verb {

@@ -7,15 +7,22 @@ use crate::doctor::{Check, Health, Listening, examine};
 use crate::exit::Status;
 use crate::output::{Human, Output, Page};
 
-/// Check what this machine can do for a job, and say what to do where it can not
-///
-/// Ends with 1 when jobs can not start here; warnings are no failure.
+/// Check whether jobs can run on this machine, and how to fix what is missing
 #[derive(Debug, clap::Args)]
+#[command(after_help = EXAMPLES)]
 pub(crate) struct DoctorArgs {
-    /// Tell where servers would listen in a job on these hosts [default: those of the batch job, else any]
+    /// Show the addresses of the servers in a job on these hosts [default: the hosts of the batch job, else any]
     #[arg(long, value_name = "LIST")]
     hosts: Option<String>,
 }
+
+const EXAMPLES: &str = "\
+Examples:
+  hayase doctor
+  hayase doctor --hosts n[01-16] --json
+
+Exit codes:
+  0 jobs can run here, perhaps with warnings; 1 they cannot.";
 
 #[derive(Debug, Serialize)]
 struct Examined {
@@ -58,7 +65,7 @@ impl Human for Examined {
         page.line(match self.health {
             Health::Ok => "all is well",
             Health::Warn => "jobs can start here; see the warnings for what would make them better",
-            Health::Fail => "jobs can not start here until the failures are mended",
+            Health::Fail => "jobs cannot start here until the failures are fixed",
         });
     }
 }

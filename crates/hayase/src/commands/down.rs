@@ -7,6 +7,7 @@ use serde::Serialize;
 
 use super::job_arg::JobArg;
 use crate::config::Environment;
+use crate::count::counted;
 use crate::exit::Status;
 use crate::job::ledgers::{self, NotDurable};
 use crate::job::{JobId, Kind};
@@ -14,30 +15,44 @@ use crate::launch::drain::Left;
 use crate::launch::stop::{How, Stopped, stop, stop_here};
 use crate::output::{Human, Output, Page};
 
-/// End a job: its programs, mounts and servers, and remove its areas
+/// End a job: flush its cache area, stop its programs and servers, remove its areas
 ///
-/// Programs that `hayase exec` or `hayase run` started are ended. Other processes that use an area
-/// are left alone: the area is detached and vanishes when they let go.
+/// Waits until the tier has all files of the cache area. Stops programs that `hayase exec` or `hayase run` started.
+/// Other processes that use an area continue: the area is detached, and removed when they close it. What the tier
+/// does not have is listed and kept for `hayase resume`.
 #[derive(Debug, clap::Args)]
+#[command(after_help = EXAMPLES)]
 pub(crate) struct DownArgs {
     #[command(flatten)]
     job: JobArg,
-    /// Leave the areas' bytes in the storage
+    /// Keep the data of the areas in the storage
     #[arg(long)]
     keep: bool,
-    /// Remove also what the tier does not have yet, and do not wait for it
+    /// Do not flush: remove files that the tier does not have
     #[arg(long, conflicts_with = "keep")]
     discard: bool,
-    /// Wait so long at most for the cache area to come to the tier [default: as long as it takes some]
+    /// Stop flushing after SECONDS [default: flush while it makes progress]
     #[arg(long, value_name = "SECONDS", conflicts_with = "discard")]
     drain: Option<u32>,
-    /// End only what the job has on this host, and reach no other: for epilogs of batch systems
+    /// End only the part of the job on this host, without contact to other hosts (for epilogs)
     #[arg(long)]
     here: bool,
-    /// Write the page of the job there, as `hayase report` does, before its servers end
+    /// Write the report of `hayase report` to FILE before the servers end
     #[arg(long, value_name = "FILE", conflicts_with = "here")]
     report: Option<PathBuf>,
 }
+
+const EXAMPLES: &str = "\
+Examples:
+  hayase down
+  hayase down --job run7 --report run7.html
+  hayase down --drain 300    # flush for at most five minutes
+
+Exit codes:
+  0 the job is down; 1 failed; 3 the tier does not have all files, or the job is down in part only.
+
+See also:
+  hayase resume, hayase flush";
 
 #[derive(Debug, Serialize)]
 struct Down<'a> {
@@ -93,7 +108,7 @@ impl Human for Down<'_> {
             Some(place) if !self.stopped.left.is_nothing() || self.stopped.keeps_for_others => {
                 page.pair("kept", &place.display());
                 page.line(&match self.stopped.is_orphaned {
-                    true => "when that is mended, call `hayase down` again".to_owned(),
+                    true => "fix this, then run `hayase down` again".to_owned(),
                     false => format!("hayase resume {}", place.display()),
                 });
             }
@@ -109,11 +124,11 @@ pub(crate) fn write_left(page: &mut Page, left: &Left) {
         page.line(&format!("two versions: ours is kept as {path}"));
     }
     for node in &left.unknown {
-        page.line(&format!("node {node}: nobody can say what of it is durable"));
+        page.line(&format!("node {node}: it is unknown which of its files the tier has"));
     }
     if left.files > 0 {
         let bytes = ledgers::size(left.bytes, left.at_least);
-        page.line(&format!("not in the tier: {} files, {bytes}", left.files));
+        page.line(&format!("not in the tier: {}, {bytes}", counted(left.files, "file")));
         let row = |line: &NotDurable| {
             let errno = std::io::Error::from_raw_os_error(line.errno);
             let why = if line.errno == 0 { String::new() } else { errno.to_string() };

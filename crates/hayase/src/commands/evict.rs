@@ -8,17 +8,31 @@ use serde::Serialize;
 
 use super::cached_files::CachedFiles;
 use crate::config::Environment;
+use crate::count::counted;
 use crate::exit::Status;
 use crate::output::{Human, Output, Page};
 
-/// Give back the room of files that the tier has; they are fetched again when they are read
+/// Evict local copies of files that the tier already has
 ///
-/// Files that are open, or that the tier does not have yet, stay and are listed; then this ends with 3.
+/// The files stay visible and are fetched again when they are read. Open files and dirty files are not evicted, but
+/// listed.
 #[derive(Debug, clap::Args)]
+#[command(after_help = EXAMPLES)]
 pub(crate) struct EvictArgs {
     /// File or directory of the cache area
     path: PathBuf,
 }
+
+const EXAMPLES: &str = "\
+Examples:
+  hayase evict /tmp/areas/cache/checkpoint-0001
+  hayase flush /tmp/areas/cache/in && hayase evict /tmp/areas/cache/in
+
+Exit codes:
+  0 all files are evicted; 3 some files stay.
+
+See also:
+  hayase flush, hayase explain";
 
 #[derive(Debug, Serialize)]
 struct EvictTold {
@@ -45,7 +59,9 @@ pub(crate) fn run(
 ) -> anyhow::Result<Status> {
     let mut files = CachedFiles::below(&args.path, environment)?;
     let mut told = EvictTold { files: 0, bytes: 0, only_in_tier: 0, stayed: Vec::new() };
-    for file in std::mem::take(&mut files.found) {
+    let found = std::mem::take(&mut files.found);
+    let progress = output.steps("Evicting", found.len() as u64, "file");
+    for file in found {
         match files.server.evict(file.ino)? {
             Ok(()) => {
                 told.files += 1;
@@ -56,12 +72,14 @@ pub(crate) fn run(
                 let why = match Errno::from_raw_os_error(errno) {
                     Errno::BUSY => "it is open",
                     Errno::AGAIN => "the tier does not have it yet",
-                    _ => "its home did not do it; see the log of its server",
+                    _ => "its home refused; see the log of its server",
                 };
                 told.stayed.push(Stayed { path: file.path, why });
             }
         }
+        progress.step();
     }
+    drop(progress);
     let status = if told.stayed.is_empty() { Status::Done } else { Status::Partly };
     output.show(&told)?;
     Ok(status)
@@ -69,16 +87,12 @@ pub(crate) fn run(
 
 impl Human for EvictTold {
     fn write(&self, page: &mut Page) {
-        page.line(&format!(
-            "{} files gave back {}: only the tier has them now",
-            self.files,
-            ByteCount(self.bytes)
-        ));
+        page.line(&format!("evicted: {}, {}", counted(self.files, "file"), ByteCount(self.bytes)));
         if self.only_in_tier > 0 {
-            page.line(&format!("{} files were only in the tier before", self.only_in_tier));
+            page.line(&format!("already evicted: {}", counted(self.only_in_tier, "file")));
         }
         for stayed in &self.stayed {
-            page.line(&format!("stays: {}: {}", stayed.path.display(), stayed.why));
+            page.line(&format!("not evicted: {}: {}", stayed.path.display(), stayed.why));
         }
     }
 }

@@ -2,6 +2,7 @@
 
 use std::ffi::{OsStr, OsString};
 
+use super::headings::MPI;
 use super::job_arg::JobArg;
 use crate::config::Environment;
 use crate::exit::Status;
@@ -12,29 +13,26 @@ use crate::output::Output;
 
 /// Run a program on a node of a job
 ///
-/// The program takes this command's place: standard streams, signals and exit status are its own. It
-/// finds $HAYASE_SHARED, $HAYASE_LOCAL, $HAYASE_JOB and $HAYASE_NODE in its environment, and keeps the
-/// working directory where the node has it.
+/// The program replaces this command: it has the same standard streams, signals and exit status. It finds
+/// $HAYASE_SHARED, $HAYASE_LOCAL, $HAYASE_JOB and $HAYASE_NODE in its environment. It starts in the current directory
+/// if the node has that directory.
 ///
-/// MPI over simulated nodes, with MPICH:
-///   hayase exec -- mpiexec -n 6 ./a.out
-/// starts two ranks on each of three nodes; mpiexec finds the nodes in its environment
-/// (HYDRA_HOST_FILE and `hayase exec --launcher`). Or one by one, with any mpiexec on one machine:
-///   mpiexec -n 1 hayase exec --node 0 -- ./a.out : -n 1 hayase exec --node 1 -- ./a.out
+/// On simulated nodes `mpiexec` of MPICH finds all nodes in its environment (HYDRA_HOST_FILE and `hayase exec
+/// --launcher`). With another mpiexec, start the ranks one by one, as in the last example.
 #[derive(Debug, clap::Args)]
-#[command(verbatim_doc_comment)]
+#[command(after_help = EXAMPLES)]
 pub(crate) struct ExecArgs {
     #[command(flatten)]
     job: JobArg,
-    /// On which node
+    /// Number of the node
     #[arg(long, value_name = "I", default_value_t)]
     node: u16,
-    /// Be what a launcher of MPI takes for rsh or ssh: CMD is a host and the words of a shell command
-    #[arg(long, conflicts_with = "node")]
+    /// Act as rsh or ssh for an MPI launcher: CMD is a host, followed by a shell command
+    #[arg(long, conflicts_with = "node", help_heading = MPI)]
     launcher: bool,
-    /// CMD is a launcher of MPI: files that its ranks write through MPI-IO in `shared` and `cache` are kept as one
-    /// part per rank, on the rank's node
-    #[arg(long, conflicts_with = "launcher")]
+    /// CMD is an MPI launcher: each file that its ranks write with MPI-IO in `shared` or `cache` becomes a
+    /// container, with one part per rank on the node of the rank
+    #[arg(long, conflicts_with = "launcher", help_heading = MPI)]
     mpiio: bool,
     /// The node is this host, or it is not up: look no further
     #[arg(long, hide = true)]
@@ -48,6 +46,16 @@ pub(crate) struct ExecArgs {
     )]
     command: Vec<OsString>,
 }
+
+const EXAMPLES: &str = "\
+Examples:
+  hayase exec -- ls -l /tmp/areas/shared
+  hayase exec --node 2 -- df -h /tmp/areas/shared
+  hayase exec --mpiio -- mpiexec -n 64 ./model /tmp/areas/shared/checkpoint
+  mpiexec -n 1 hayase exec --node 0 -- ./a.out : -n 1 hayase exec --node 1 -- ./a.out
+
+Exit codes:
+  That of the program; 126 if it cannot be run, 127 if it is not found.";
 
 /// Becomes the program; returns only when that fails.
 pub(crate) fn run(

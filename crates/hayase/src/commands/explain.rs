@@ -17,12 +17,24 @@ const EXPLAIN: &str = "user.hayase.explain";
 /// Largest answer.
 const ANSWER_BYTES_MAX: usize = 64 << 10;
 
-/// Tell how a file of the shared or the cache area is served, and why
+/// Show how a file is served and why
+///
+/// For a file of the shared or the cache area: whether the kernel, the mount or the servers serve its data on this
+/// node, its layout, its home, which nodes have it open, and whether the tier has it.
 #[derive(Debug, clap::Args)]
+#[command(after_help = EXAMPLES)]
 pub(crate) struct ExplainArgs {
-    /// File or directory, as this node sees it
+    /// File or directory of the shared or the cache area
     path: PathBuf,
 }
+
+const EXAMPLES: &str = "\
+Examples:
+  hayase explain /tmp/areas/shared/checkpoint
+  hayase exec --node 1 -- hayase explain /tmp/areas/cache/input.nc
+
+See also:
+  hayase layout, hayase status";
 
 #[derive(Debug, Serialize)]
 struct Explanation {

@@ -14,7 +14,7 @@ use crate::config::Environment;
 use crate::exit::Status;
 use crate::job::ledgers::NotDurable;
 use crate::launch::drain::{Left, drain};
-use crate::output::{Human, Output, Page};
+use crate::output::{Human, Output, Page, Stand};
 
 /// Pause between two questions about a file that is on its way.
 const PAUSE: Duration = Duration::from_millis(20);
@@ -25,24 +25,37 @@ const CLOSE_MAX: Duration = Duration::from_secs(2);
 /// A file that can not be flushed is left after so many failures in a row.
 const FAILURES_MAX: u32 = 3;
 
-/// Wait until the tier has what was written into the cache area
+/// Flush the cache area: wait until the tier has all files
 ///
-/// With PATH: that file, or all files below that directory. Files that somebody has open for writing
-/// are listed and left. Ends with 3 when something is not in the tier, not
-/// as it was sent, or could not be compared; with 2 in a job without a tier.
+/// With PATH, flushes that file or all files below that directory. Files that are open for writing are listed and
+/// not flushed.
 #[derive(Debug, clap::Args)]
+#[command(after_help = EXAMPLES)]
 pub(crate) struct FlushArgs {
     /// File or directory of the cache area [default: the whole job]
     path: Option<PathBuf>,
     #[command(flatten)]
     job: JobArg,
-    /// Wait so long at most [default: as long as it takes some]
+    /// Give up after SECONDS [default: wait while files arrive]
     #[arg(long, value_name = "SECONDS")]
     timeout: Option<u32>,
-    /// Read back what this job brought to the tier, and compare it with what was sent
+    /// Read the flushed files back from the tier and compare them with what was sent
     #[arg(long)]
     verify: bool,
 }
+
+const EXAMPLES: &str = "\
+Examples:
+  hayase flush
+  hayase flush /tmp/areas/cache/checkpoint-0001
+  hayase flush --verify --timeout 600
+
+Exit codes:
+  0 the tier has all files; 2 the job has no tier; 3 some files are not in the tier, differ
+  there, or cannot be compared.
+
+See also:
+  hayase status --ledger, hayase evict, hayase down";
 
 #[derive(Debug, Serialize)]
 struct FlushTold {
@@ -67,7 +80,7 @@ pub(crate) fn run(
     let (job, below, files, left) = match &args.path {
         Some(path) => {
             let mut files = CachedFiles::below(path, environment)?;
-            let (count, left) = flush_below(&mut files, patience)?;
+            let (count, left) = flush_below(&mut files, patience, output)?;
             (files.job, Some(files.tier_path), Some(count), left)
         }
         None => {
@@ -96,11 +109,17 @@ pub(crate) fn run(
     Ok(status)
 }
 
-fn flush_below(files: &mut CachedFiles, patience: Option<Duration>) -> anyhow::Result<(u64, Left)> {
+fn flush_below(
+    files: &mut CachedFiles,
+    patience: Option<Duration>,
+    output: &Output,
+) -> anyhow::Result<(u64, Left)> {
     let begin = Instant::now();
     let mut left = Left::default();
     let mut pending = files.found.clone();
     let count = pending.len() as u64;
+    let progress = output.progress("Flushing");
+    let bytes_total = pending.iter().map(|file| file.bytes).sum();
     while !pending.is_empty() {
         let is_late = patience.is_some_and(|patience| begin.elapsed() > patience);
         let mut later = Vec::new();
@@ -125,6 +144,15 @@ fn flush_below(files: &mut CachedFiles, patience: Option<Duration>) -> anyhow::R
             left.lines.push(NotDurable { node, path, state, bytes, at_least, errno, attempts });
         }
         pending = later;
+        let waiting: u64 = pending.iter().map(|file| file.bytes).sum();
+        progress.show(Stand {
+            bytes: bytes_total - waiting,
+            bytes_total,
+            things: count - pending.len() as u64,
+            things_total: count,
+            thing: "file",
+            is_open: false,
+        });
         if !pending.is_empty() {
             std::thread::sleep(PAUSE);
         }

@@ -25,8 +25,11 @@ const RECORDED: &str = "recorded";
 /// Longest value of it.
 const VALUE_BYTES_MAX: usize = 256;
 
-/// Show or change how files are dealt out over the nodes
+/// Show or set how files are striped over nodes
+///
+/// A layout counts for new files below a directory; files that exist keep theirs.
 #[derive(Debug, clap::Args)]
+#[command(after_help = EXAMPLES)]
 pub(crate) struct LayoutArgs {
     #[command(subcommand)]
     verb: Verb,
@@ -34,44 +37,70 @@ pub(crate) struct LayoutArgs {
 
 #[derive(Debug, clap::Subcommand)]
 enum Verb {
-    /// Show the layout of a file, or what new files in a directory get
+    /// Show the layout of a file, or of new files in a directory
+    #[command(after_help = GET_EXAMPLES)]
     Get {
         /// File or directory of the shared or the cache area
         path: PathBuf,
     },
-    /// Stripe all new files below a directory
+    /// Stripe new files below a directory
+    #[command(after_help = SET_EXAMPLES)]
     Set {
         /// Directory of the shared or the cache area
         path: PathBuf,
-        /// Bytes on one node before the next one's turn
+        /// Stripe size
         #[arg(long, value_name = "SIZE", value_parser = size::parse,
             default_value = size::typed(STRIPE_BYTES_DEFAULT))]
         stripe: ByteCount,
-        /// Nodes that one file uses; 0 is all of them
+        /// Number of nodes per file; 0 means all
         #[arg(long, value_name = "N", default_value_t)]
         width: u16,
     },
-    /// Back to the default: a new file lies whole on its creator's node
+    /// Restore the default: each new file on the node that creates it
+    #[command(after_help = UNSET_EXAMPLES)]
     Unset {
         /// Directory of the shared or the cache area
         path: PathBuf,
     },
 }
 
+const EXAMPLES: &str = "\
+Examples:
+  hayase layout get /tmp/areas/shared/data
+  hayase layout set --stripe 4MiB /tmp/areas/shared/data
+  hayase layout unset /tmp/areas/shared/data
+
+See also:
+  hayase explain";
+
+const GET_EXAMPLES: &str = "\
+Examples:
+  hayase layout get /tmp/areas/shared/data
+  hayase layout get --json /tmp/areas/shared/checkpoint";
+
+const UNSET_EXAMPLES: &str = "\
+Examples:
+  hayase layout unset /tmp/areas/shared/data";
+
+const SET_EXAMPLES: &str = "\
+Examples:
+  hayase layout set /tmp/areas/shared/data
+  hayase layout set --stripe 4MiB --width 4 /tmp/areas/shared/data";
+
 /// Why no layout was set.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum LayoutError {
     /// Its bytes lie where they lie, or will.
-    #[error("{} is no directory: only those have a layout for new files, and files keep theirs", .0.display())]
+    #[error("{} is not a directory: a layout is set on directories, for new files; existing files keep theirs", .0.display())]
     File(PathBuf),
     /// Each writer of it has a part.
-    #[error("{} was written through MPI-IO, and is kept by writer", .0.display())]
+    #[error("{} is a container: it was written with MPI-IO and has one part per writer", .0.display())]
     Container(PathBuf),
     /// More than there are.
-    #[error("stripe over {0} nodes: the job has fewer that store")]
+    #[error("cannot stripe over {0} nodes: fewer nodes of the job store files")]
     Width(u16),
     /// The mount did not do it, and did not say so.
-    #[error("{} keeps its layout, which is {layout}", .path.display())]
+    #[error("the layout of {} did not change: it is {layout}", .path.display())]
     Kept {
         /// The directory.
         path: PathBuf,
@@ -85,10 +114,10 @@ impl LayoutError {
     pub(crate) fn help(&self) -> Option<String> {
         match self {
             Self::File(path) | Self::Container(path) => Some(format!(
-                "make a directory, set its layout, and copy the file into it: cp {} DIR/",
+                "create a directory, set its layout, and copy the file into it: cp {} DIR/",
                 path.display()
             )),
-            Self::Width(_) => Some("--width 0 takes all that there are".to_owned()),
+            Self::Width(_) => Some("--width 0 means all nodes".to_owned()),
             Self::Kept { .. } => None,
         }
     }

@@ -15,6 +15,7 @@ use hayase_fuse::KernelProfile;
 use hayase_tier::{Gfarm, Key, Tier, TierError};
 use serde::Serialize;
 
+use super::headings::KEYS;
 use super::serve::report;
 use super::transfer::{self, EndpointArg, KeyArgs};
 use crate::config::Environment;
@@ -30,54 +31,70 @@ use crate::wiring::places::{self, Wish};
 /// Longest wait for an answer of a Gfarm, unless another is asked for.
 const GFARM_SECONDS_DEFAULT: u64 = 120;
 
-/// Show containers or packs as the plain files that they stand for, read-only; or mount a Gfarm
+/// Mount containers or packs as plain files (read-only), or a Gfarm directory
 ///
-/// A directory is shown with its containers as files. A directory or bucket with packs (made by
-/// `hayase pack create` or `hayase stage out`) is shown as the tree that was packed, without unpacking it.
-/// Any other gfarm:///DIR is mounted as it is, to read and write: files whose bytes lie on this host are read and
-/// written by the kernel alone.
+/// A directory shows its containers as plain files. A directory or bucket with packs (from `hayase pack create` or
+/// `hayase stage out`) shows the tree that was packed, without unpacking it. Any other gfarm:///DIR is mounted for
+/// reading and writing; the kernel alone serves files whose data is on this host.
 ///
-/// Returns when the mount is there. `umount MNT` ends it (without root: `fusermount3 -u MNT`).
-/// What MPI-IO programs publish (sync, close) while it is mounted is seen within two seconds; packs
-/// are shown as they were when they were mounted.
+/// The command returns when the mount is ready. `umount MNT` ends it (without root: `fusermount3 -u MNT`). What MPI-IO
+/// programs publish (sync, close) becomes visible within two seconds. Packs stay as they were at the time of the
+/// mount.
 #[derive(Debug, clap::Args)]
+#[command(after_help = EXAMPLES)]
 pub(crate) struct MountArgs {
-    /// The directory; or the URL of packs, s3://BUCKET/PREFIX; or a directory of Gfarm, gfarm:///DIR
+    /// Directory, URL of packs (s3://BUCKET/PREFIX), or Gfarm directory (gfarm:///DIR)
     #[arg(value_name = "DIR")]
     dir: OsString,
-    /// An empty directory, outside of DIR
+    /// Mount point: an empty directory outside DIR
     #[arg(value_name = "MNT")]
     mount_point: PathBuf,
-    /// Stay, and log to standard error; an interrupt unmounts
+    /// Run in the foreground and log to standard error; Ctrl-C unmounts
     #[arg(long)]
     foreground: bool,
     /// Write the log of the mount to this file
     #[arg(long, value_name = "FILE", conflicts_with = "foreground")]
     log: Option<PathBuf>,
-    /// Tell on standard output when it is ready
+    /// Report on standard output when the mount is ready
     #[arg(long, hide = true, requires = "foreground")]
     tell: bool,
-    /// Of a Gfarm: longest to wait for an answer of its servers, in seconds
+    /// Timeout for an answer of Gfarm servers, in seconds
     #[arg(long, value_name = "SECONDS", default_value_t = GFARM_SECONDS_DEFAULT,
           value_parser = clap::value_parser!(u64).range(1..=3600))]
     wait: u64,
-    /// Be like another kernel, to try what it lacks: 4.18, 6.1, 6.6, 6.9
+    /// Emulate an older kernel: 4.18, 6.1, 6.6, 6.9
     #[arg(long, hide = true, value_name = "VERSION", default_value_t = KernelProfile::Native)]
     kernel_profile: KernelProfile,
     #[command(flatten)]
     endpoint: EndpointArg,
-    #[command(flatten)]
+    #[command(flatten, next_help_heading = KEYS)]
     key: KeyArgs,
-    /// The key comes on standard input
+    /// Read the key from standard input
     #[arg(long, hide = true, requires = "tell")]
     key_told: bool,
+}
+
+const EXAMPLES: &str = "\
+Examples:
+  hayase mount /lustre/me/run7 /tmp/run7
+  hayase mount s3://bucket/images /tmp/images --endpoint https://s3.example.org
+  umount /tmp/run7
+
+See also:
+  hayase container, hayase pack";
+
+impl MountArgs {
+    /// It stays and logs, instead of starting a process that does.
+    pub(crate) fn is_daemon(&self) -> bool {
+        self.foreground
+    }
 }
 
 /// A path that can not be mounted, or not there.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum MountPathError {
     /// The daemon would wait for itself.
-    #[error("{} and {} lie in each other", .dir.display(), .mount_point.display())]
+    #[error("{} and {} contain each other", .dir.display(), .mount_point.display())]
     Nested {
         /// What is to be shown.
         dir: PathBuf,
@@ -103,8 +120,8 @@ impl MountPathError {
             Self::NotEmpty(_) => "mount it on an empty directory".to_owned(),
             Self::NoPacks(_) => "name the directory that holds `.hayase-packs`".to_owned(),
             Self::Container(path) => match path.parent() {
-                Some(parent) => format!("mount the directory that it is in: {}", parent.display()),
-                None => "mount the directory that it is in".to_owned(),
+                Some(parent) => format!("mount the directory above it: {}", parent.display()),
+                None => "mount the directory above it".to_owned(),
             },
         })
     }
@@ -227,7 +244,7 @@ pub(crate) fn run(
         output.show(&MountTold { directory, mount_point, process, read_only })?;
         return Ok(Status::Done);
     }
-    crate::logging::start(&environment.log);
+    crate::logging::start(&output.log().map_or(environment.log.clone(), |level| level.to_string()));
     raise_open_files();
     let ready = || match args.tell {
         true => output.line(&DaemonSaid::Ready(None)),

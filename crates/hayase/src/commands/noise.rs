@@ -4,7 +4,7 @@ use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
-use anyhow::Context;
+use anyhow::{Context, bail};
 use serde::Serialize;
 
 use crate::exit::Status;
@@ -24,49 +24,59 @@ const SAMPLES_DEFAULT: u64 = 100_000;
 const PROCESSES_DEFAULT: u64 = 100_000;
 const PHASE_MS_DEFAULT: f64 = 1.0;
 
-/// Measure how much programs on these processors are disturbed, and what that costs at scale
+/// Measure operating system noise on processors, and the slowdown that it causes at scale
 ///
-/// Does the same small piece of work again and again on each processor (Fixed Work Quantum) and
-/// tells how much longer it took now and then. With a command, measures once without it and once
-/// while it runs: put I/O there. The slowdown is Tsafrir's formula for a program of so many
-/// processes that meet after each phase, for the longest delay seen.
+/// Runs the same small piece of work again and again on each processor (Fixed Work Quantum, FWQ) and reports how
+/// much longer it took at times. With a command it measures twice: without the command and while the command runs
+/// (for example I/O). The slowdown is computed with Tsafrir's formula from the longest delay seen, for a parallel
+/// program whose processes synchronize after each phase.
 #[derive(Debug, clap::Args)]
+#[command(after_help = EXAMPLES)]
 pub(crate) struct NoiseArgs {
-    /// Processors to measure, as 0-3,8 [default: all that this process may use]
+    /// Processors to measure, for example 0-3,8 [default: all that this process may use]
     #[arg(long, value_name = "LIST")]
     processors: Option<Processors>,
 
-    /// Size of a piece of work: 2^BITS steps
+    /// Size of a work quantum: 2^BITS steps
     #[arg(long, short, value_name = "BITS", default_value_t = WORK_DEFAULT,
           value_parser = clap::value_parser!(u8).range(1..=i64::from(WORK_MAX)))]
     work: u8,
 
-    /// Pieces of work on each processor
+    /// Number of work quanta on each processor
     #[arg(long, short = 'n', value_name = "COUNT", default_value_t = SAMPLES_DEFAULT,
           value_parser = clap::value_parser!(u64).range(1..=SAMPLES_MAX))]
     count: u64,
 
-    /// What counts as the work without noise
+    /// Which sample counts as work without noise
     #[arg(long, value_enum, default_value_t = Baseline::Least)]
     baseline: Baseline,
 
-    /// Processes of the program whose slowdown is told
+    /// Number of processes of the parallel program
     #[arg(long, value_name = "N", default_value_t = PROCESSES_DEFAULT,
           value_parser = clap::value_parser!(u64).range(1..))]
     processes: u64,
 
-    /// Milliseconds that it computes between two meetings
+    /// Milliseconds of computation between two synchronizations
     #[arg(long, value_name = "MS", default_value_t = PHASE_MS_DEFAULT, value_parser = milliseconds)]
     phase: f64,
 
-    /// Draw the samples to FILE (SVG)
+    /// Plot the samples to FILE (SVG)
     #[arg(long, value_name = "FILE")]
     plot: Option<PathBuf>,
 
-    /// A command that runs beside the second measurement; it is ended with it
+    /// Command to run during the second measurement; it is stopped afterwards
     #[arg(last = true, value_name = "CMD")]
     command: Vec<String>,
 }
+
+const EXAMPLES: &str = "\
+Examples:
+  hayase noise
+  hayase noise --processors 2-15 --plot noise.svg
+  hayase noise --processes 10000 -- dd if=/dev/zero of=/tmp/areas/shared/f bs=1M
+
+See also:
+  hayase up --system-cores --cpu-budget";
 
 #[derive(Debug, Serialize)]
 struct Told {
@@ -84,17 +94,25 @@ struct Told {
     ended_early: Option<String>,
 }
 
+const ASK: &str = "ask which processors may be used";
+
 /// Measures, tells and draws.
 pub(crate) fn run(args: &NoiseArgs, output: &Output) -> anyhow::Result<Status> {
     let processors = match &args.processors {
-        Some(list) => list.numbers().to_vec(),
-        None => fwq::allowed().context("ask which processors may be used")?,
+        Some(list) => {
+            let here: Processors = fwq::allowed().context(ASK)?.into();
+            if let Some(missing) = list.numbers().iter().find(|one| !here.numbers().contains(one)) {
+                bail!("--processors {list}: processor {missing} cannot be used; here are {here}");
+            }
+            list.numbers().to_vec()
+        }
+        None => fwq::allowed().context(ASK)?,
     };
-    let alone = measure(args, &processors, output, "measure alone")?;
+    let alone = measure(args, &processors, output, "Measuring")?;
     let (mut beside, mut ended_early) = (None, None);
     if !args.command.is_empty() {
         let mut command = Beside::start(&args.command)?;
-        beside = Some(measure(args, &processors, output, "measure beside the command")?);
+        beside = Some(measure(args, &processors, output, "Measuring with the command")?);
         ended_early = command.0.try_wait()?.map(|status| status.to_string());
     }
     if let Some(path) = &args.plot {
@@ -121,7 +139,7 @@ fn measure(
     output: &Output,
     what: &'static str,
 ) -> anyhow::Result<Vec<Measured>> {
-    let progress = output.progress(100, what);
+    let progress = output.steps(what, 100, "");
     fwq::measure(processors, args.work, args.count as usize, &|percent| progress.set(percent))
         .with_context(|| format!("measure on the processors {processors:?}"))
 }
@@ -140,7 +158,7 @@ fn draw(path: &Path, alone: &[Measured], beside: Option<&[Measured]>) -> anyhow:
 
 fn milliseconds(text: &str) -> Result<f64, String> {
     let found = text.parse().ok().filter(|ms: &f64| *ms > 0.0 && ms.is_finite());
-    found.ok_or_else(|| "more than 0 milliseconds, as 0.5".to_owned())
+    found.ok_or_else(|| "expected milliseconds greater than 0, for example 0.5".to_owned())
 }
 
 /// The command, in a process group of its own, so that all of it ends.

@@ -12,20 +12,23 @@ use hayase_stage::{Kind, PackOptions};
 use ring::rand::SystemRandom;
 use serde::Serialize;
 
+use super::headings::{KEYS, PACKS, SELECTION};
 use super::transfer::{
     self, CopyArgs, EndpointArg, KeyArgs, NewKeyArgs, Remembered, SelectionArgs,
     ZSTD_LEVEL_DEFAULT, pack_size, zstd_level,
 };
 use crate::config::Environment;
+use crate::count::{counted, verb};
 use crate::exit::Status;
 use crate::output::{Human, Output, Page};
 use crate::size;
 use crate::wiring::places::{self, Wish};
 
-/// Keep many small files in a few tars with an index
+/// Keep many small files in a few tar files with an index
 ///
-/// Any tar opens a pack; the format is described in docs/guide/pack-format.md.
+/// Every tar program can read a pack; docs/guide/pack-format.md describes the format.
 #[derive(Debug, clap::Args)]
+#[command(after_help = EXAMPLES)]
 pub(crate) struct PackArgs {
     #[command(subcommand)]
     verb: Verb,
@@ -33,23 +36,78 @@ pub(crate) struct PackArgs {
     endpoint: EndpointArg,
 }
 
+const EXAMPLES: &str = "\
+Examples:
+  hayase pack create /data/images s3://bucket/images
+  hayase pack list s3://bucket/images
+  hayase mount s3://bucket/images /tmp/images
+
+See also:
+  hayase stage, hayase mount";
+
+const CREATE_EXAMPLES: &str = "\
+Examples:
+  hayase pack create /data/images s3://bucket/images --endpoint https://s3.example.org
+  hayase pack create --zstd --size 64MiB /data/logs /archive/logs
+  hayase pack create --key-file key /data/patients /archive/patients
+
+Exit codes:
+  0 all files are packed; 3 some are not.";
+
+const LIST_EXAMPLES: &str = "\
+Examples:
+  hayase pack list /archive/logs
+  hayase pack list --include '*.nc' --json s3://bucket/images";
+
+const EXTRACT_EXAMPLES: &str = "\
+Examples:
+  hayase pack extract s3://bucket/images /data/images
+  hayase pack extract --include '2026/**' /archive/logs /tmp/logs
+
+Exit codes:
+  0 all files are unpacked; 3 some are not.";
+
+const VERIFY_EXAMPLES: &str = "\
+Examples:
+  hayase pack verify s3://bucket/images
+
+Exit codes:
+  0 no damage; 3 some files are damaged.";
+
+const REKEY_EXAMPLES: &str = "\
+Examples:
+  hayase pack rekey --key-file old.key --new-key-file new.key /archive/patients";
+
+const REINDEX_EXAMPLES: &str = "\
+Examples:
+  hayase pack reindex /archive/logs
+
+Exit codes:
+  0 the index is complete; 3 some packs cannot be read.";
+
 #[derive(Debug, clap::Subcommand)]
 enum Verb {
-    /// Pack a tree; packs that are there already get what is new in it
+    /// Pack a tree, or add what is new in it to existing packs
+    #[command(after_help = CREATE_EXAMPLES)]
     Create(CreateArgs),
-    /// List what packs hold
+    /// List the files in packs
+    #[command(after_help = LIST_EXAMPLES)]
     List(ListArgs),
-    /// Unpack
+    /// Unpack packs
+    #[command(after_help = EXTRACT_EXAMPLES)]
     Extract(ExtractArgs),
-    /// Read every byte of packs and compare it with the index
+    /// Read packs and compare every byte with the checksums of the index
+    #[command(after_help = VERIFY_EXAMPLES)]
     Verify(VerifyArgs),
-    /// Seal packs by another key; no data is written anew
+    /// Change the key of sealed packs, without writing their data again
+    #[command(after_help = REKEY_EXAMPLES)]
     Rekey(RekeyArgs),
-    /// Make a lost index again, from the packs themselves
+    /// Rebuild a lost index from the packs
     ///
-    /// Every pack has an index of its own. Of entries that several packs have, the pack that was written last
-    /// counts. What was removed from the set comes back when its pack is still there. Large files beside the packs
-    /// are found by `stage in`; a mount shows them after the next `stage out`.
+    /// Each pack has an index of its own. If several packs have a file of the same name, the last written pack counts.
+    /// Files that were removed from the set come back if their pack still exists. Large files that are stored next to
+    /// the packs are found by `hayase stage in`; a mount shows them after the next `hayase stage out`.
+    #[command(after_help = REINDEX_EXAMPLES)]
     Reindex(ReindexArgs),
 }
 
@@ -57,18 +115,18 @@ enum Verb {
 struct CreateArgs {
     /// Directory or URL of the tree
     source: OsString,
-    /// Directory or URL for the packs; made when it is missing
+    /// Directory or URL of the packs, created if missing
     packs: OsString,
-    /// What each pack is filled to; larger files get packs of their own
-    #[arg(long, value_name = "SIZE", value_parser = pack_size,
+    /// Size of each pack; larger files get packs of their own
+    #[arg(long, help_heading = PACKS, value_name = "SIZE", value_parser = pack_size,
         default_value = size::typed(PACK_BYTES))]
     size: ByteCount,
-    /// Compress files one by one, where that makes them smaller
-    #[arg(long, value_name = "LEVEL", value_parser = zstd_level, num_args = 0..=1, require_equals = true, default_missing_value = ZSTD_LEVEL_DEFAULT)]
+    /// Compress each file that becomes smaller, with this level of zstd [default level: 3]
+    #[arg(long, help_heading = PACKS, value_name = "LEVEL", value_parser = zstd_level, num_args = 0..=1, require_equals = true, default_missing_value = ZSTD_LEVEL_DEFAULT)]
     zstd: Option<i32>,
     #[command(flatten)]
     copy: CopyArgs,
-    #[command(flatten)]
+    #[command(flatten, next_help_heading = KEYS)]
     key: KeyArgs,
 }
 
@@ -76,9 +134,9 @@ struct CreateArgs {
 struct ListArgs {
     /// Directory or URL of the packs
     packs: OsString,
-    #[command(flatten)]
+    #[command(flatten, next_help_heading = SELECTION)]
     selection: SelectionArgs,
-    #[command(flatten)]
+    #[command(flatten, next_help_heading = KEYS)]
     key: KeyArgs,
 }
 
@@ -86,11 +144,11 @@ struct ListArgs {
 struct ExtractArgs {
     /// Directory or URL of the packs
     packs: OsString,
-    /// Directory or URL for the files; made when it is missing
+    /// Directory or URL of the files, created if missing
     target: OsString,
     #[command(flatten)]
     copy: CopyArgs,
-    #[command(flatten)]
+    #[command(flatten, next_help_heading = KEYS)]
     key: KeyArgs,
 }
 
@@ -98,7 +156,7 @@ struct ExtractArgs {
 struct VerifyArgs {
     /// Directory or URL of the packs
     packs: OsString,
-    #[command(flatten)]
+    #[command(flatten, next_help_heading = KEYS)]
     key: KeyArgs,
 }
 
@@ -106,9 +164,9 @@ struct VerifyArgs {
 struct RekeyArgs {
     /// Directory or URL of the packs
     packs: OsString,
-    #[command(flatten)]
+    #[command(flatten, next_help_heading = KEYS)]
     key: KeyArgs,
-    #[command(flatten)]
+    #[command(flatten, next_help_heading = KEYS)]
     new: NewKeyArgs,
 }
 
@@ -116,7 +174,7 @@ struct RekeyArgs {
 struct ReindexArgs {
     /// Directory or URL of the packs
     packs: OsString,
-    #[command(flatten)]
+    #[command(flatten, next_help_heading = KEYS)]
     key: KeyArgs,
 }
 
@@ -243,7 +301,11 @@ impl Human for Listing {
             let (mode, bytes, name) = (&entry.mode, entry.bytes, &entry.name);
             page.line(&format!("{kind}{mode} {bytes:>12} {name}{slash}{arrow}"));
         }
-        page.line(&format!("{} entries in {} packs", self.entries.len(), self.packs));
+        page.line(&format!(
+            "{} in {}",
+            counted(self.entries.len(), "entry"),
+            counted(self.packs, "pack")
+        ));
     }
 }
 
@@ -265,8 +327,9 @@ fn check(args: &VerifyArgs, output: &Output) -> anyhow::Result<Status> {
     progress.bytes_wanted.store(total, std::sync::atomic::Ordering::Relaxed);
     progress.is_planned.store(true, std::sync::atomic::Ordering::Relaxed);
     let seen: &AtomicU64 = &progress.bytes_moved;
-    let report =
-        transfer::while_watched(&progress, output, || verify::verify(&set, VERIFY_THREADS, seen));
+    let report = transfer::while_watched(("Verifying", &progress), output, || {
+        verify::verify(&set, VERIFY_THREADS, seen)
+    });
     let told = Verified {
         entries: report.entries,
         packs: report.packs,
@@ -291,12 +354,13 @@ impl Human for Verified {
         for damage in &self.damage {
             page.line(damage);
         }
-        let (entries, packs, bytes) = (self.entries, self.packs, ByteCount(self.bytes));
+        let (entries, packs) = (counted(self.entries, "entry"), counted(self.packs, "pack"));
+        let bytes = ByteCount(self.bytes);
         let damage = match self.damage.len() {
-            0 => "all is well".to_owned(),
-            count => format!("{count} are damaged"),
+            0 => "no damage".to_owned(),
+            count => format!("{count} {} damaged", verb(count, "is", "are")),
         };
-        page.line(&format!("{entries} entries in {packs} packs, {bytes} read: {damage}"));
+        page.line(&format!("{entries} in {packs}, {bytes} read: {damage}"));
     }
 }
 
@@ -340,10 +404,14 @@ impl Human for Reindexed {
         }
         if self.doubtful > 0 {
             page.line(&format!(
-                "of {} names several packs had something else: what was written last by the storage's clock was taken",
-                self.doubtful
+                "several packs differ in {}: the version written last, by the clock of the storage, was taken",
+                counted(self.doubtful, "name")
             ));
         }
-        page.line(&format!("an index of {} entries in {} packs", self.entries, self.packs));
+        page.line(&format!(
+            "an index of {} in {}",
+            counted(self.entries, "entry"),
+            counted(self.packs, "pack")
+        ));
     }
 }

@@ -7,23 +7,33 @@ use serde::Serialize;
 
 use super::job_arg::JobArg;
 use crate::config::Environment;
+use crate::count::counted;
 use crate::exit::Status;
 use crate::job::JobId;
 use crate::output::{Human, Output, Page};
 use crate::report;
 
-/// Write the page of a job: what its nodes moved and when, and what is not in the tier
+/// Write an HTML report of a job: traffic over time, and files that the tier does not have
 ///
-/// The page is one HTML file that needs nothing else. `hayase down --report FILE` writes it when the job
-/// ends, which is when it says most.
+/// The report is one HTML file without external parts. `hayase down --report FILE` writes it at the end of the job,
+/// when it is complete.
 #[derive(Debug, clap::Args)]
+#[command(after_help = EXAMPLES)]
 pub(crate) struct ReportArgs {
     #[command(flatten)]
     job: JobArg,
-    /// Where to
+    /// File to write
     #[arg(short, long, value_name = "FILE")]
     output: PathBuf,
 }
+
+const EXAMPLES: &str = "\
+Examples:
+  hayase report -o run7.html
+  hayase down --report run7.html
+
+See also:
+  hayase top, hayase status";
 
 #[derive(Debug, Serialize)]
 struct ReportTold {
@@ -50,10 +60,10 @@ pub(crate) fn run(
 
 impl Human for ReportTold {
     fn write(&self, page: &mut Page) {
-        page.line(&format!("the page of job {} is {}", self.job, self.output.display()));
+        page.line(&format!("the report of job {} is in {}", self.job, self.output.display()));
         if self.files > 0 {
             let (files, bytes) = (self.files, ByteCount(self.bytes));
-            page.line(&format!("not in the tier: {files} files, {bytes}"));
+            page.line(&format!("not in the tier: {}, {bytes}", counted(files, "file")));
         }
     }
 }

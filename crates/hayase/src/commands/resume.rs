@@ -5,9 +5,11 @@ use std::time::Instant;
 
 use anyhow::{Context, bail};
 use hayase_layout::ByteCount;
+use hayase_store::FileState;
 use serde::Serialize;
 
 use super::verify::{VerifyTold, verify_ledgers};
+use crate::count::counted;
 use crate::exit::Status;
 use crate::job::{
     Job, JobDir, Registry, Removable, Settings, clean_resumed, detach_areas, expect_own,
@@ -20,46 +22,61 @@ mod salvage;
 
 use self::salvage::SalvageTold;
 
-/// Bring to the tier what a job left behind, without its servers
+/// Flush what a job left behind to the tier, without its servers
 ///
-/// For a job that was killed, or that `hayase down` ended before the tier had everything. The ledgers on
-/// the nodes' storage say what is missing. When nothing is missing any more the job's storage is
-/// removed. For nodes that are hosts, do it on each of them: files come to the tier, but those whose parts lie on
-/// several nodes (striped ones, and those of MPI programs), and the removal of what the job had removed, wait until the
-/// storage of all nodes is found in one place. Ends with 3, and keeps the storage, while something is not in the tier,
-/// not as it was sent, or could not be compared. Ends with 1, keeps the storage and names the place where a ledger can not
-/// be read in either of its two copies, or names of files that are wanted can not be read: `--salvage` is for that.
+/// For a job that was killed, or that `hayase down` ended before the tier had all files. The ledgers on the storage of
+/// the nodes list what is missing. When nothing is missing, the storage of the job is removed.
+///
+/// If the nodes are hosts, run it on each of them. Files whose parts are on several nodes (striped files and files of
+/// MPI programs), and removals of files, wait until the storage of all nodes is visible in one place.
+///
+/// If both copies of a ledger are damaged, or names of files cannot be read, nothing is removed, the damage is listed, and `--salvage`
+/// helps.
 #[derive(Debug, clap::Args)]
+#[command(after_help = EXAMPLES)]
 pub(crate) struct ResumeArgs {
-    /// The job's directory, or what `hayase down` kept of it
+    /// Directory of the job, or the storage that `hayase down` kept
     #[arg(value_name = "DIR")]
     dir: PathBuf,
-    /// Leave the storage as it is also when the tier has everything
+    /// Keep the storage, even when the tier has all files
     #[arg(long)]
     keep: bool,
-    /// Read back what the job brought to the tier, and compare it with what was sent
+    /// Read the flushed files back from the tier and compare them with what was sent
     #[arg(long)]
     verify: bool,
-    /// Bring every file whose bytes are there to the tier, whatever the ledgers say; replace nothing there
+    /// Copy every file whose data still exists to the tier, whatever the ledgers say; replace nothing there
     ///
-    /// For a damaged ledger. A file of which no name is known any more goes to `lost+found/JOB/INODE` of the tier; one
-    /// under whose name the tier has something else gets a conflict name in the same directory. Removes nothing from the tier, and keeps the
-    /// storage.
+    /// For damaged ledgers. A file without a known name goes to `lost+found/JOB/INODE` in the tier. If the tier has
+    /// another file with the same name, the copy gets a conflict name in the same directory. Nothing is removed from
+    /// the tier, and the storage is kept.
     #[arg(long, conflicts_with_all = ["keep", "verify"])]
     salvage: bool,
-    /// Take the directory that has the tier's path now, though it is another one than when the job was started
+    /// Use the directory at the path of the tier, although it is not the directory that the job started with
     ///
-    /// For a tier that was restored, or made again. Where its file system is not mounted files would go to this
-    /// host's own disk.
+    /// For a tier that was restored or created again. Make sure that its file system is mounted; otherwise files go
+    /// to the local disk of this host.
     #[arg(long)]
     replaced_tier: bool,
-    /// Remove the storage when everything that is known here is in the tier, also while other nodes may need it
+    /// Remove the storage when the tier has all files known here, even if other nodes may need it
     ///
-    /// For nodes that are hosts, on each of them: the others know whether parts of their striped files, and of those of MPI
-    /// programs, lie here; such files are lost then. Needed after a salvage too.
+    /// If the nodes are hosts, this host does not know whether it stores parts of striped files or of files of MPI
+    /// programs for other nodes; such files are lost. Also needed after --salvage.
     #[arg(long, conflicts_with = "keep")]
     discard: bool,
 }
+
+const EXAMPLES: &str = "\
+Examples:
+  hayase resume /local/scratch/run7
+  hayase resume --verify --keep /local/scratch/run7
+  hayase resume --salvage /local/scratch/run7
+
+Exit codes:
+  0 the tier has all files; 1 failed, or a ledger is damaged; 3 some files are not in the tier,
+  differ there, or cannot be compared. With 1 and 3 the storage is kept.
+
+See also:
+  hayase down, hayase status --ledger";
 
 #[derive(Debug, Serialize)]
 struct ResumeTold {
@@ -99,7 +116,7 @@ pub(crate) fn run(args: &ResumeArgs, output: &Output) -> anyhow::Result<Status> 
     let begin = Instant::now();
     let mut settings = settings_of(&args.dir)?;
     let Some(tier) = &mut settings.tier else {
-        bail!("job {} had no tier: there is nothing to bring anywhere", settings.job);
+        bail!("job {} had no tier: there is nothing to flush", settings.job);
     };
     if args.replaced_tier {
         tier.root = None;
@@ -108,7 +125,7 @@ pub(crate) fn run(args: &ResumeArgs, output: &Output) -> anyhow::Result<Status> 
         && mark != settings.mark
     {
         let storage = settings.job_storage();
-        bail!("the storage {} is that of another job of this name", storage.display());
+        bail!("the storage {} belongs to another job with the same name", storage.display());
     }
     if args.salvage {
         return run_salvage(args, &settings, output);
@@ -137,10 +154,15 @@ pub(crate) fn run(args: &ResumeArgs, output: &Output) -> anyhow::Result<Status> 
     }
     let mut left = Left::find(&settings)?;
     let known = here.clone();
+    let progress = output.steps("Flushing", wanted(&settings, &here)?, "file");
     for node in &here {
-        let resumed = left.files(*node, |file| told.add(*node, &file));
+        let resumed = left.files(*node, |file| {
+            told.add(*node, &file);
+            progress.step();
+        });
         resumed.with_context(|| format!("resume node {node}"))?;
     }
+    drop(progress);
     if !told.not_here.is_empty() {
         // Of files of those nodes some parts may be here, and this storage may be brought to where those are.
         for node in &here {
@@ -197,7 +219,7 @@ pub(crate) fn run(args: &ResumeArgs, output: &Output) -> anyhow::Result<Status> 
     }
     if let Some(why) = unread.first() {
         bail!(
-            "{why}; the storage stays: `hayase resume --salvage DIR` brings every file that is there to the tier"
+            "{why}; the storage is kept: `hayase resume --salvage DIR` copies every file that still exists to the tier"
         );
     }
     let is_complete = is_done || told.removed && told.removals_waiting == 0;
@@ -241,7 +263,7 @@ fn settings_of(dir: &Path) -> anyhow::Result<Settings> {
     let job = crate::job::Job { dir, settings }.known()?;
     if job.is_elsewhere() {
         bail!(
-            "job {0} has other hosts, and from here nobody can say whether it is up: end it with `hayase down --job {1}` \
+            "job {0} has other hosts, and this host cannot tell whether it is up: end it with `hayase down --job {1}` \
              (or `hayase down --here --job {1}` on each host), and resume what that keeps",
             job.settings.job,
             job.dir.path().display()
@@ -275,6 +297,16 @@ fn expect_ended(kept: &Settings) -> anyhow::Result<()> {
     wait_for_programs(kept)
 }
 
+/// Files that the ledgers of `nodes` want in the tier.
+fn wanted(settings: &Settings, nodes: &[u16]) -> anyhow::Result<u64> {
+    let mut files = 0;
+    for node in nodes {
+        let left = ledgers::not_durable(settings, *node)?;
+        files += left.iter().filter(|record| record.state != FileState::Removed).count() as u64;
+    }
+    Ok(files)
+}
+
 impl ResumeTold {
     fn add(&mut self, node: u16, file: &Resumed) {
         let path = String::from_utf8_lossy(&file.path).into_owned();
@@ -301,14 +333,14 @@ impl ResumeTold {
 impl Human for ResumeTold {
     fn write(&self, page: &mut Page) {
         let (files, bytes) = (self.durable_files, ByteCount(self.durable_bytes));
-        page.line(&format!("{files} files are in the tier now: {bytes}"));
+        page.line(&format!("in the tier now: {}, {bytes}", counted(files, "file")));
         if self.removed_files > 0 {
-            page.line(&format!("{} removed files are gone from it", self.removed_files));
+            page.line(&format!("removed from it: {}", counted(self.removed_files, "file")));
         }
         if self.removals_waiting > 0 {
             let waiting = self.removals_waiting;
             let until = if self.removed { "" } else { " until all nodes are here" };
-            page.line(&format!("{waiting} removed files stay in it{until}"));
+            page.line(&format!("not removed from it{until}: {}", counted(waiting, "file")));
         }
         for path in &self.kept {
             page.line(&format!("its removal or rename was cut short, it is in the tier as {path}"));

@@ -8,6 +8,7 @@ use std::process::{Command, ExitStatus};
 use anyhow::Context;
 use hayase_stage::pack::MasterKey;
 
+use super::headings::{MPI, STAGING};
 use super::spread::{self, AreaPlace, How, OutWishes, SpreadError};
 use super::transfer::{CopyArgs, KeyArgs, OutKeyArgs, OutSelectionArgs, PackArgs, SelectionArgs};
 use super::up::{UpArgs, launch};
@@ -20,42 +21,54 @@ use crate::launch::stop::{self, stop};
 use crate::output::Output;
 use crate::process::ProcessId;
 
-/// Start a job's file system, run CMD on its first node, and take it down again
+/// Start a job's file system, run CMD on its first node, and end the job
 ///
-/// CMD finds $HAYASE_SHARED, $HAYASE_LOCAL, $HAYASE_JOB and $HAYASE_NODE in its environment. On
-/// simulated nodes MPICH's `mpiexec` needs no options to use all of them. The areas are removed at
-/// the end, also when this command is killed: copy results elsewhere in CMD, or with --out. Only when
-/// --out could not copy everything, the job stays up.
+/// CMD finds $HAYASE_SHARED, $HAYASE_LOCAL, $HAYASE_JOB and $HAYASE_NODE in its environment. On simulated nodes
+/// `mpiexec` of MPICH uses all nodes without options. The areas are removed at the end, also when this command is
+/// killed: copy results elsewhere in CMD, or with --out. If --out cannot copy everything, the job stays up.
 #[derive(Debug, clap::Args)]
+#[command(after_help = EXAMPLES)]
 pub(crate) struct RunArgs {
     #[command(flatten)]
     up: UpArgs,
-    /// CMD is a launcher of MPI: files that its ranks write through MPI-IO in `shared` and `cache` are kept as one
-    /// part per rank, on the rank's node
-    #[arg(long)]
+    /// CMD is an MPI launcher: each file that its ranks write with MPI-IO in `shared` or `cache` becomes a
+    /// container, with one part per rank on the node of the rank
+    #[arg(long, help_heading = MPI)]
     mpiio: bool,
-    /// Before CMD, copy a tree by all nodes into an area: into shared/PATH, or into local/PATH of each node
-    /// (may be given again; see `stage in`)
-    #[arg(long = "in", value_name = "SRC:AREA/PATH", value_parser = spread::parse_in)]
+    /// Before CMD, copy the tree SRC with all nodes to shared/PATH, or to local/PATH on each node (repeatable; see
+    /// `hayase stage in`)
+    #[arg(long = "in", value_name = "SRC:AREA/PATH", value_parser = spread::parse_in, help_heading = STAGING)]
     stage_in: Vec<(OsString, AreaPlace)>,
-    /// After CMD, whatever its status, copy shared/PATH to a directory or bucket, or local/PATH of each node, where
-    /// there are several into DST/node-I of each (may be given again; see `stage out`)
-    #[arg(long = "out", value_name = "AREA/PATH:DST", value_parser = spread::parse_out)]
+    /// After CMD, whatever its exit status, copy shared/PATH to the directory or bucket DST, or local/PATH of each
+    /// node: to DST/node-<I> when there are several nodes (repeatable; see `hayase stage out`)
+    #[arg(long = "out", value_name = "AREA/PATH:DST", value_parser = spread::parse_out, help_heading = STAGING)]
     stage_out: Vec<(AreaPlace, OsString)>,
     /// Program and its arguments
     #[arg(required = true, trailing_var_arg = true, value_name = "CMD")]
     command: Vec<OsString>,
-    #[command(flatten, next_help_heading = "What --in copies")]
+    #[command(flatten, next_help_heading = "Input of --in")]
     selection: SelectionArgs,
     #[command(flatten)]
     key: KeyArgs,
-    #[command(flatten, next_help_heading = "What --out copies")]
+    #[command(flatten, next_help_heading = "Results of --out")]
     out_selection: OutSelectionArgs,
     #[command(flatten)]
     pack: PackArgs,
     #[command(flatten)]
     out_key: OutKeyArgs,
 }
+
+const EXAMPLES: &str = "\
+Examples:
+  hayase run --nodes 3 -- mpiexec -n 6 ./a.out
+  hayase run --storage /local/scratch --mpiio -- mpiexec -n 64 ./model
+  hayase run --in s3://bucket/images:shared/images --out shared/model:/project/model -- ./train.sh
+
+Exit codes:
+  That of CMD; 3 if CMD ended with 0 and the tier does not have all files.
+
+See also:
+  hayase up, hayase stage, hayase exec";
 
 /// Runs one program inside a job of its own; ends with its status.
 pub(crate) fn run(
@@ -74,7 +87,7 @@ pub(crate) fn run(
     if !is_safe {
         let job = launched.let_go(output);
         let id = &job.settings.job;
-        output.note(&format!(
+        output.problem(&format!(
             "job {id} stays up, since not all results arrived: `hayase exec --job {id} --node I -- sh -c 'ls \
              $HAYASE_SHARED $HAYASE_LOCAL'` shows what node I has, `hayase exec --job {id} --node I -- hayase stage \
              out ...` copies it, and `hayase down --job {id}` ends the job"
@@ -84,16 +97,16 @@ pub(crate) fn run(
     let stopped = stop(&launched.job, stop::How::default(), output);
     launched.reap();
     for note in stopped.notes.iter().chain(&stopped.refused) {
-        output.note(note);
+        output.problem(note);
     }
     if stopped.left.is_nothing() && stopped.refused.is_empty() {
         return result;
     }
     for line in &stopped.left.lines {
-        output.note(&format!("not in the tier: {}", line.path));
+        output.problem(&format!("not in the tier: {}", line.path));
     }
     let kept = stopped.kept.as_deref().unwrap_or(std::path::Path::new("?"));
-    output.note(&format!("bring the rest there with `hayase resume {}`", kept.display()));
+    output.problem(&format!("bring the rest there with `hayase resume {}`", kept.display()));
     let status = result?;
     Ok(if status == Status::Program(0) { Status::Partly } else { status })
 }

@@ -11,16 +11,16 @@ use crate::output::Output;
 use crate::supervisor::daemon::{depend_on, raise_open_files};
 use crate::supervisor::said::{DaemonSaid, Failure};
 
-/// Be the server of one node (started by `up`; in the foreground, logs to standard error)
+/// Run the server of one node (started by `hayase up`; runs in the foreground and logs to standard error)
 #[derive(Debug, clap::Args)]
 pub(crate) struct ServeArgs {
-    /// The job's directory
+    /// Directory of the job
     #[arg(long, value_name = "DIR")]
     job_dir: PathBuf,
-    /// Which node of the job
+    /// Number of the node
     #[arg(long, value_name = "I")]
     node: u16,
-    /// End when this process does
+    /// End when this process ends
     #[arg(long, value_name = "PID", hide = true)]
     parent: Option<i32>,
 }

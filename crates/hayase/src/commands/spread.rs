@@ -41,19 +41,19 @@ use crate::output::Output;
 /// Which nodes copy what.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub(crate) enum Spread {
-    /// Each node a part, balanced by bytes and number
+    /// Each node copies a part, balanced by bytes and number of files
     Shard,
-    /// Everything into `local` of each node; each byte is fetched once, and copied from node to node
+    /// Copy everything to `local` of each node; each byte is fetched once and then sent from node to node
     Copy,
 }
 
 /// How several nodes share the work.
 #[derive(Debug, clap::Args)]
 pub(crate) struct SpreadArgs {
-    /// Let nodes of the job copy, into shared/PATH or local/PATH [default: shard into shared, copy into local]
+    /// Copy with the nodes of the job, to shared/PATH or local/PATH [default: shard for shared, copy for local]
     #[arg(long, value_name = "HOW", value_enum)]
     spread: Option<Spread>,
-    /// Only the first N nodes of the job
+    /// Copy with the first N nodes of the job only
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..))]
     to_nodes: Option<u16>,
     #[command(flatten)]
@@ -96,25 +96,25 @@ pub(crate) struct How<'a> {
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum SpreadError {
     /// More nodes than there are.
-    #[error("the job has {nodes} nodes, not {wanted}")]
+    #[error("the job has only {nodes} nodes, fewer than {wanted}")]
     TooMany { wanted: u16, nodes: u16 },
     /// Not `AREA/PATH`.
-    #[error("`{0}` is no place in an area of the job")]
+    #[error("`{0}` is not a path in an area of the job")]
     NoArea(String),
     /// Everything on each node, where each node sees everything.
-    #[error("what is in `shared` is on no node and seen by all: it can not be copied to each")]
+    #[error("`--spread copy` needs a target in `local`: all nodes see the same `shared`")]
     CopyIntoShared,
     /// `run --out` or `stage out` of what is not there.
-    #[error("{0} is not there: no program made such a directory")]
+    #[error("{0} does not exist: no program created it")]
     NotMade(String),
     /// Options of `run` about a copy that is not made.
-    #[error("{options} say how {about} copies, and there is no {about}")]
+    #[error("{options} need {about}")]
     Unused { options: &'static str, about: &'static str },
     /// A worker could not begin.
     #[error("node {node}: {what}")]
     Broken { node: u16, what: String, help: Option<String>, is_usage: bool },
     /// By a signal to this process.
-    #[error("the copy was asked to end, and has ended early")]
+    #[error("the copy was interrupted")]
     Interrupted,
     /// A worker ended without a word.
     #[error("the copy on node {node} ended early: {how}")]
@@ -128,15 +128,14 @@ impl SpreadError {
             Self::TooMany { .. } => None,
             Self::NoArea(_) => Some("name it as shared/PATH or local/PATH".to_owned()),
             Self::CopyIntoShared => Some("use --spread shard, or a target in `local`".to_owned()),
-            Self::NotMade(_) => Some(
-                "look at the name: it is that of a directory below $HAYASE_SHARED or $HAYASE_LOCAL"
-                    .to_owned(),
-            ),
-            Self::Unused { about, .. } => Some(format!("add {about}, or leave them out")),
-            Self::Broken { help, .. } => help.clone(),
-            Self::Ended { .. } | Self::Interrupted => {
-                Some("run the same command again: what arrived is not copied again".to_owned())
+            Self::NotMade(_) => {
+                Some("check the path: it is relative to $HAYASE_SHARED or $HAYASE_LOCAL".to_owned())
             }
+            Self::Unused { about, .. } => Some(format!("add {about}, or omit these options")),
+            Self::Broken { help, .. } => help.clone(),
+            Self::Ended { .. } | Self::Interrupted => Some(
+                "run the same command again; files that arrived are not copied again".to_owned(),
+            ),
         }
     }
 
@@ -177,12 +176,13 @@ pub(crate) fn stage_in(
         order: Order::new(&area::absolute(source)?, copy, key),
         target,
     };
-    let end = transfer::while_watched(&progress, output, || match (target.area, spread) {
-        (_, _) if how.nodes == 1 => staging.crew.one(staging.order.to(staging.path(0))),
-        (Area::Shared, _) => staging.crew.in_parts(how.nodes, &staging.everywhere()),
-        (Area::Local, Spread::Shard) => staging.shards(),
-        (Area::Local, Spread::Copy) => staging.copies(),
-    })?;
+    let end =
+        transfer::while_watched(("Copying", &progress), output, || match (target.area, spread) {
+            (_, _) if how.nodes == 1 => staging.crew.one(staging.order.to(staging.path(0))),
+            (Area::Shared, _) => staging.crew.in_parts(how.nodes, &staging.everywhere()),
+            (Area::Local, Spread::Shard) => staging.shards(),
+            (Area::Local, Spread::Copy) => staging.copies(),
+        })?;
     transfer::show_end(End { seconds: begin.elapsed().as_secs_f64(), ..end }, output)
 }
 

@@ -12,16 +12,19 @@ use hayase_stage::source::Source;
 use hayase_stage::verify::{Comparison, compare};
 use serde::Serialize;
 
+use super::headings::{KEYS, NODES, PACKS, PERFORMANCE, SELECTION};
 use super::job_arg::JobArg;
 use super::spread::{self, AreaPlace, OutSpreadArgs, OutWishes, SpreadArgs};
 use super::transfer::{self, CopyArgs, EndpointArg, KeyArgs, PackArgs, Remembered, SelectionArgs};
 use crate::config::Environment;
+use crate::count::counted;
 use crate::exit::Status;
 use crate::output::{Human, Output, Page};
 use crate::wiring::places::{self, Wish};
 
-/// Copy whole trees between storage and the areas of a job, in packs where that is faster
+/// Copy trees between storage and the areas of a job, in packs where that is faster
 #[derive(Debug, clap::Args)]
+#[command(after_help = EXAMPLES)]
 pub(crate) struct StageArgs {
     #[command(subcommand)]
     verb: Verb,
@@ -29,72 +32,111 @@ pub(crate) struct StageArgs {
     endpoint: EndpointArg,
 }
 
+const EXAMPLES: &str = "\
+Examples:
+  hayase stage in s3://bucket/images shared/images --spread shard
+  hayase stage out /tmp/areas/shared/result /project/result
+  hayase stage verify /tmp/areas/shared/result /project/result
+
+See also:
+  hayase pack, hayase run --in --out";
+
+const IN_EXAMPLES: &str = "\
+Examples:
+  hayase stage in /lustre/me/input /tmp/areas/shared/input
+  hayase stage in s3://bucket/images shared/images --spread shard    # all nodes share the work
+  hayase stage in s3://bucket/weights local/weights --spread copy    # a copy on each node
+  hayase stage in /project/in /tmp/in --include '*.nc' --dry-run
+
+Exit codes:
+  0 all files arrived; 3 some did not.";
+
+const OUT_EXAMPLES: &str = "\
+Examples:
+  hayase stage out /tmp/areas/shared/result /project/result
+  hayase stage out shared/result s3://bucket/result --spread shard --pack none
+  hayase stage out /tmp/areas/local/logs /project/logs --pack 16MiB --zstd
+
+Exit codes:
+  0 all files arrived; 3 some did not.";
+
+const VERIFY_EXAMPLES: &str = "\
+Examples:
+  hayase stage verify /tmp/areas/shared/result s3://bucket/result
+  hayase stage verify --exact --threads 8 /data /backup/data
+
+Exit codes:
+  0 the trees are equal; 3 they differ.";
+
 #[derive(Debug, clap::Subcommand)]
 enum Verb {
-    /// Copy a tree to where programs use it: plain files, also from packs
+    /// Stage in: copy a tree to a directory or an area; packs are unpacked
     ///
-    /// What is there already, with the same size and time, is not copied again: a copy that was
-    /// interrupted is continued by the same command.
+    /// Files that exist with the same size and time are not copied again. To continue an interrupted copy, run the
+    /// same command again.
+    #[command(after_help = IN_EXAMPLES)]
     In(InArgs),
-    /// Copy a tree to where it is kept: as plain files, or in packs
+    /// Stage out: copy a tree to a directory or a bucket, as plain files or in packs
     ///
-    /// What is there already, with the same size and time, is not copied again: a copy that was
-    /// interrupted is continued by the same command.
+    /// Files that exist with the same size and time are not copied again. To continue an interrupted copy, run the
+    /// same command again.
+    #[command(after_help = OUT_EXAMPLES)]
     Out(OutArgs),
     /// Compare two trees byte by byte, packed or not
+    #[command(after_help = VERIFY_EXAMPLES)]
     Verify(VerifyArgs),
 }
 
 #[derive(Debug, clap::Args)]
 struct InArgs {
-    /// Directory or URL of the tree; packs in it are unpacked
+    /// Directory or URL of the tree; packs are unpacked
     source: OsString,
-    /// Directory or URL for the copy, made when it is missing; by nodes of a job shared/PATH or local/PATH
+    /// Directory or URL of the copy, created if missing; with --spread or --to-nodes shared/PATH or local/PATH
     target: OsString,
     #[command(flatten)]
     copy: CopyArgs,
-    #[command(flatten)]
+    #[command(flatten, next_help_heading = KEYS)]
     key: KeyArgs,
-    #[command(flatten)]
+    #[command(flatten, next_help_heading = NODES)]
     spread: SpreadArgs,
 }
 
 #[derive(Debug, clap::Args)]
 struct OutArgs {
-    /// Directory or URL of the tree; by nodes of a job shared/PATH or local/PATH
+    /// Directory or URL of the tree; with --spread or --from-nodes shared/PATH or local/PATH
     source: OsString,
-    /// Directory or URL for the copy; made when it is missing
+    /// Directory or URL of the copy, created if missing
     target: OsString,
     #[command(flatten)]
     copy: CopyArgs,
-    #[command(flatten)]
+    #[command(flatten, next_help_heading = PACKS)]
     pack: PackArgs,
-    #[command(flatten)]
+    #[command(flatten, next_help_heading = KEYS)]
     key: KeyArgs,
-    #[command(flatten)]
+    #[command(flatten, next_help_heading = NODES)]
     spread: OutSpreadArgs,
-    /// End when everything is safe on the nodes of a job, whose tier holds the target; its servers go on
-    #[arg(long)]
+    /// Return when all data is on the nodes of the job; its servers flush it to the tier, which holds TARGET
+    #[arg(long, help_heading = NODES)]
     background: bool,
-    #[command(flatten)]
+    #[command(flatten, next_help_heading = NODES)]
     job: JobArg,
 }
 
 #[derive(Debug, clap::Args)]
 struct VerifyArgs {
-    /// The tree as it should be
+    /// The original
     source: OsString,
-    /// The tree to be looked at
+    /// The copy
     target: OsString,
-    #[command(flatten)]
+    #[command(flatten, next_help_heading = SELECTION)]
     selection: SelectionArgs,
-    /// Names that only the target has are differences too
+    /// Report names that only TARGET has as differences
     #[arg(long)]
     exact: bool,
-    /// Threads that read
-    #[arg(long, value_name = "N", default_value_t = VERIFY_THREADS as u64, value_parser = clap::value_parser!(u64).range(1..=64))]
+    /// Number of threads that read
+    #[arg(long, value_name = "N", help_heading = PERFORMANCE, default_value_t = VERIFY_THREADS as u64, value_parser = clap::value_parser!(u64).range(1..=64))]
     threads: u64,
-    #[command(flatten)]
+    #[command(flatten, next_help_heading = KEYS)]
     key: KeyArgs,
 }
 
@@ -152,18 +194,24 @@ fn stage_out(args: &OutArgs, environment: &Environment, output: &Output) -> anyh
         Path::new(&place).parent().filter(|_| args.background && !args.copy.is_dry_run())
     {
         let made = std::fs::create_dir_all(above);
-        made.with_context(|| format!("make the directory {}", above.display()))?;
+        made.with_context(|| format!("create the directory {}", above.display()))?;
     }
     let target = args.copy.open_target(&place, environment)?;
     let remembered = Remembered::of(source.place(), &target, environment);
     let mut options = args.copy.options(remembered.start())?;
     options.packs = args.pack.options(&args.target, &target, args.key.key()?)?;
     let status = transfer::run(&source, &target, &options, &remembered, output)?;
+    if options.packs.is_some() && args.pack.is_auto() && !args.copy.is_dry_run() {
+        output.note(PACKED);
+    }
     if args.background && !args.copy.is_dry_run() && status == Status::Done {
         output.note(background::ON_ITS_WAY);
     }
     Ok(status)
 }
+
+/// What a person should know who did not ask for packs.
+const PACKED: &str = "small files are in packs, which other tools see as tar files; --pack none copies each as an object";
 
 fn verify(args: &VerifyArgs, output: &Output) -> anyhow::Result<Status> {
     let key = args.key.key()?;
@@ -181,7 +229,7 @@ fn verify(args: &VerifyArgs, output: &Output) -> anyhow::Result<Status> {
     let selection = args.selection.selection()?;
     let progress = Progress::default();
     let threads = args.threads as usize;
-    let found = transfer::while_watched(&progress, output, || {
+    let found = transfer::while_watched(("Comparing", &progress), output, || {
         compare(&source, &target, &selection, args.exact, threads, &progress)
     });
     let is_nothing = found.names == 0 && found.differences.is_empty();
@@ -196,12 +244,12 @@ fn verify(args: &VerifyArgs, output: &Output) -> anyhow::Result<Status> {
 
 /// A comparison of nothing would always be a success.
 #[derive(Debug, thiserror::Error)]
-#[error("the patterns select no name of the source: nothing was compared")]
+#[error("the patterns match no name in the source: nothing was compared")]
 pub(crate) struct NothingCompared;
 
 impl NothingCompared {
     pub(crate) const HELP: &str =
-        "a pattern is about names (`*.txt`), or about paths from the tree's top (`/a/b`, `a/**`)";
+        "a pattern matches names (`*.txt`) or paths from the top of the tree (`/a/b`, `a/**`)";
 }
 
 #[derive(Serialize)]
@@ -225,7 +273,10 @@ impl Human for Compared {
             page.line(&format!("{name} {what}"));
         }
         let (names, count) = (self.names, self.differences.len());
-        let plural = if count == 1 { "" } else { "s" };
-        page.line(&format!("{names} names compared, {count} difference{plural}"));
+        page.line(&format!(
+            "{} compared, {}",
+            counted(names, "name"),
+            counted(count, "difference")
+        ));
     }
 }

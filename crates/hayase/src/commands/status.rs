@@ -31,18 +31,31 @@ const PATIENCE: Duration = Duration::from_secs(2);
 
 /// Show jobs, their nodes, areas and servers
 ///
-/// Without --job and $HAYASE_JOB all of your jobs on this machine are shown.
+/// Without --job and $HAYASE_JOB it shows all your jobs on this machine.
 #[derive(Debug, clap::Args)]
+#[command(after_help = EXAMPLES)]
 pub(crate) struct StatusArgs {
     #[command(flatten)]
     job: JobArg,
-    /// List the files that the tier does not have yet, and why
+    /// List dirty files: those that the tier does not have yet, and why
     #[arg(long)]
     ledger: bool,
-    /// Print counters as Prometheus reads them, of all nodes
+    /// Print the counters of all nodes in the format of Prometheus
     #[arg(long, conflicts_with = "ledger")]
     prometheus: bool,
 }
+
+const EXAMPLES: &str = "\
+Examples:
+  hayase status
+  hayase status --job run7 --ledger
+  hayase status --json | jq '.jobs[].state'
+
+Exit codes:
+  0 done; 2 there is no such job; 3 the files of a job cannot be read.
+
+See also:
+  hayase top, hayase explain";
 
 /// Lost files of one server that are told by path.
 const LOST_FILES_MAX: u32 = 1000;
@@ -165,7 +178,7 @@ pub(crate) fn run(
     } else {
         (registry.jobs(), registry.damaged())
     };
-    damaged.iter().for_each(|error| output.note(&error.with_help()));
+    damaged.iter().for_each(|error| output.problem(&error.with_help()));
     let is_known = damaged.iter().all(JobError::is_theirs);
     let status = if is_known { Status::Done } else { Status::Partly };
     let with_ledger = args.ledger;

@@ -16,22 +16,31 @@ use crate::wiring::status::{AreaMoved, Served};
 /// Between two looks.
 const INTERVAL_SECONDS_DEFAULT: u32 = 2;
 
-/// Watch a job: what its nodes move, and how far the cache area is on its way to the tier
+/// Watch a job: throughput of its nodes, and progress of the flush to the tier
 ///
-/// On a terminal the page is drawn anew at each look, until the job ends or Ctrl-C; elsewhere each look is a
-/// line, with --json a JSON object in a line.
+/// On a terminal the page is updated until the job ends or you type Ctrl-C. Otherwise each update is one line; with
+/// --json it is one JSON object per line.
 #[derive(Debug, clap::Args)]
+#[command(after_help = EXAMPLES)]
 pub(crate) struct TopArgs {
     #[command(flatten)]
     job: JobArg,
-    /// Seconds between two looks
+    /// Seconds between two updates
     #[arg(long, value_name = "SECONDS", default_value_t = INTERVAL_SECONDS_DEFAULT,
           value_parser = clap::value_parser!(u32).range(1..))]
     interval: u32,
-    /// End after so many looks [default: when the job does]
+    /// Number of updates [default: until the job ends]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     count: Option<u32>,
 }
+
+const EXAMPLES: &str = "\
+Examples:
+  hayase top
+  hayase top --interval 10 --json >run7.jsonl
+
+See also:
+  hayase status, hayase report";
 
 /// One look, and what happened since the one before.
 #[derive(Debug, Serialize)]

@@ -1,6 +1,6 @@
 //! `hayase up`.
 
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::path::PathBuf;
 use std::sync::mpsc;
 use std::time::{Duration, Instant};
@@ -9,20 +9,23 @@ use hayase_layout::ByteCount;
 use hayase_tier::Tier;
 use serde::Serialize;
 
+use super::headings::{
+    CACHE, CONSISTENCY, JOB, MONITORING, NETWORK, NODES, NOISE, STORAGE, TESTING,
+};
 use super::transfer::EndpointArg;
-use crate::config::Environment;
+use crate::config::{self, Environment};
 use crate::exit::Status;
 use crate::job::{
-    Dead, FsyncAt, Job, JobId, KernelProfile, MmapShared, Names, Registry, Settings, TransportName,
-    clean_dead,
+    Dead, FsyncAt, Job, JobId, KernelProfile, Kind, MmapShared, Names, Registry, Settings,
+    TransportName, clean_dead,
 };
 use crate::launch::allocation::LauncherName;
 use crate::launch::signals::{ENDING, Signals};
 use crate::launch::tree::way::FANOUT_DEFAULT;
-use crate::launch::{PlanError, ground, plan, start};
+use crate::launch::{PlanError, ground, plan, start, storage_kind};
 use crate::metrics::listener::parse_address;
 use crate::output::{Human, Output, Page};
-use crate::size;
+use crate::size::{self, SizeError};
 use crate::supervisor::said::Ready;
 use crate::wiring::places;
 
@@ -32,133 +35,169 @@ const TIER_PATIENCE: Duration = Duration::from_secs(1);
 /// How often a file that stays open for writing is flushed.
 const FLUSH_OPEN_SECONDS_DEFAULT: u32 = 300;
 
-/// In which all nodes are up, or the start is given up.
+/// The start is given up when not all nodes are up by then.
 const START_SECONDS_DEFAULT: u32 = 30;
 
 /// Start a job's file system: servers, areas and mounts
 ///
-/// Without any of these options this machine is the job's one node. With --nodes N the machine simulates N
-/// nodes: as root each has its own network, host name and mounts, at the same paths, seen with
-/// `hayase exec`; otherwise (or with --no-namespaces) each is a plain process with its own loopback
-/// address, and its areas are in DIR/node-<i>. With --hosts or --host-file each host is a node, and
-/// so is each host of a job of Slurm, PBS or PJM inside of which this is typed. At the end (`hayase down`) all areas are removed.
+/// By default this machine is the only node of the job. With --nodes N it simulates N nodes: as root each node has
+/// its own network, host name and mounts, at the same paths, and `hayase exec` runs programs there; without root (or
+/// with --no-namespaces) each node is a plain process with its own loopback address, and its areas are in
+/// DIR/node-<I>. With --hosts or --host-file each host is a node. Inside a job of Slurm, PBS or PJM the hosts of that
+/// job are the nodes. `hayase down` ends the job and removes all areas.
 #[derive(Debug, Default, clap::Args)]
+#[command(after_help = EXAMPLES)]
 pub(crate) struct UpArgs {
     /// Name of the job: a-z, 0-9 and - [default: random]
-    #[arg(long, value_name = "ID")]
+    #[arg(long, value_name = "ID", help_heading = JOB)]
     pub(crate) job: Option<JobId>,
-    /// Directory on the node's own disk [default: below $TMPDIR or /tmp]
-    #[arg(long, value_name = "DIR")]
-    pub(crate) storage: Option<PathBuf>,
-    /// Simulate this many nodes on this machine
-    #[arg(long, value_name = "N")]
-    pub(crate) nodes: Option<u16>,
-    /// Size of each node's share of the shared area, as 300MiB or 1.5G [default: a tenth of the free space]
-    #[arg(long, value_name = "SIZE", value_parser = size::parse)]
-    pub(crate) shared: Option<ByteCount>,
-    /// Size of each node's local area [default: a tenth of the free space]
-    #[arg(long, value_name = "SIZE", value_parser = size::parse)]
-    pub(crate) local: Option<ByteCount>,
-    /// Where the areas appear: DIR/shared, DIR/local [default: below /tmp/hayase-<uid>]
-    #[arg(long, value_name = "DIR")]
-    pub(crate) mount: Option<PathBuf>,
-    /// Directory of the job itself, seen by all nodes [default: below /tmp/hayase-<uid>]
-    #[arg(long, value_name = "DIR")]
+    /// Directory for the files of the job itself; all nodes must see it [default: below /tmp/hayase-<uid>]
+    #[arg(long, value_name = "DIR", help_heading = JOB)]
     pub(crate) job_dir: Option<PathBuf>,
-    /// Deal new files out over the nodes in pieces of SIZE [default: each file on its creator's node]
-    #[arg(long, value_name = "SIZE", value_parser = size::parse)]
-    pub(crate) stripe: Option<ByteCount>,
-    /// Nodes that one striped file uses; 0 is all of them
-    #[arg(long, value_name = "N")]
-    pub(crate) width: Option<u16>,
-    /// Only these nodes carry storage, the others use theirs: how many, or which by number or host, as 0,4-5
-    #[arg(long, value_name = "N|LIST")]
-    pub(crate) storage_nodes: Option<String>,
-    /// Start servers only, for programs that use the client library: no areas appear
-    #[arg(long, conflicts_with_all = ["stripe", "width"])]
+    /// Directory for the mounts DIR/shared, DIR/local and DIR/cache [default: below /tmp/hayase-<uid>]
+    #[arg(long, value_name = "DIR", help_heading = JOB)]
+    pub(crate) mount: Option<PathBuf>,
+    /// Start servers only, without areas, for programs that use the client library
+    #[arg(long, conflicts_with_all = ["stripe", "width"], help_heading = JOB)]
     pub(crate) no_mounts: bool,
-    /// Run on these hosts, started over ssh, as a,b,n[01-04]
-    #[arg(long, value_name = "LIST", conflicts_with = "nodes")]
+    /// Give up if not all nodes are up after this many seconds
+    #[arg(long, value_name = "SECONDS", default_value_t = START_SECONDS_DEFAULT, help_heading = JOB)]
+    pub(crate) timeout: u32,
+
+    /// Directory on the local disk of each node [default: below $TMPDIR or /tmp]
+    #[arg(long, value_name = "DIR", help_heading = STORAGE)]
+    pub(crate) storage: Option<PathBuf>,
+    /// Size of the shared area on each node, for example 300MiB or 1.5G [default: a tenth of the free space]
+    #[arg(long, value_name = "SIZE", value_parser = area_size, help_heading = STORAGE)]
+    pub(crate) shared: Option<ByteCount>,
+    /// Size of the local area on each node [default: a tenth of the free space]
+    #[arg(long, value_name = "SIZE", value_parser = area_size, help_heading = STORAGE)]
+    pub(crate) local: Option<ByteCount>,
+    /// Stripe new files over the nodes, with this stripe size [default: each file on the node that creates it]
+    #[arg(long, value_name = "SIZE", value_parser = size::parse, help_heading = STORAGE)]
+    pub(crate) stripe: Option<ByteCount>,
+    /// Number of nodes per striped file; 0 means all [default: 0]
+    #[arg(long, value_name = "N", help_heading = STORAGE)]
+    pub(crate) width: Option<u16>,
+    /// Nodes that store files for all others: a number of nodes, or a list of node numbers or hosts, for example 4
+    /// or 0,4-5 [default: all nodes]
+    #[arg(long, value_name = "N|LIST", help_heading = STORAGE)]
+    pub(crate) storage_nodes: Option<String>,
+    /// Keep areas in plain directories, where the servers enforce their sizes, instead of one XFS image per area
+    #[arg(long, help_heading = STORAGE)]
+    pub(crate) no_image: bool,
+    /// Use the page cache for all reads and writes, also for large requests of other nodes
+    #[arg(long, help_heading = STORAGE)]
+    pub(crate) no_direct_io: bool,
+
+    /// Simulate this many nodes on this machine
+    #[arg(long, value_name = "N", value_parser = node_count, help_heading = NODES)]
+    pub(crate) nodes: Option<u16>,
+    /// Simulate nodes as plain processes, even as root
+    #[arg(long, requires = "nodes", help_heading = NODES)]
+    pub(crate) no_namespaces: bool,
+    /// Run on these hosts and start them over ssh, for example a,b,n[01-04]
+    #[arg(long, value_name = "LIST", conflicts_with = "nodes", help_heading = NODES)]
     pub(crate) hosts: Option<String>,
-    /// The same from a file: a host in each line, as in machine files of MPI
-    #[arg(long, value_name = "FILE", conflicts_with_all = ["nodes", "hosts"])]
+    /// Read the hosts from FILE, one per line, as in a machine file of MPI
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["nodes", "hosts"], help_heading = NODES)]
     pub(crate) host_file: Option<PathBuf>,
-    /// What starts the nodes [default: --hosts, else the batch system whose job this is, else this machine]
-    #[arg(long, value_name = "WHAT", conflicts_with_all = ["nodes", "hosts", "host_file"])]
+    /// How to start the nodes [default: --hosts, else the batch system of this job, else local]
+    #[arg(long, value_name = "HOW", conflicts_with_all = ["nodes", "hosts", "host_file"], help_heading = NODES)]
     pub(crate) launcher: Option<LauncherName>,
-    /// Program that runs a command on a host, with options, in place of ssh
-    #[arg(long, value_name = "COMMAND", conflicts_with = "nodes")]
+    /// Command to use instead of ssh, with its options
+    #[arg(long, value_name = "COMMAND", conflicts_with = "nodes", help_heading = NODES)]
     pub(crate) ssh: Option<String>,
-    /// Hosts that each host starts directly; the others are started by those
+    /// Number of hosts that each host starts directly; those start the next ones
     #[arg(long, value_name = "N", conflicts_with = "nodes", default_value_t = FANOUT_DEFAULT,
-          value_parser = clap::value_parser!(u16).range(1..))]
+          value_parser = clap::value_parser!(u16).range(1..), help_heading = NODES)]
     pub(crate) fanout: u16,
-    /// Where this program lies on the other hosts [default: the same path as here]
-    #[arg(long, value_name = "PATH", conflicts_with = "nodes")]
+    /// Path of the hayase binary on the other hosts [default: the same as here]
+    #[arg(long, value_name = "PATH", conflicts_with = "nodes", help_heading = NODES)]
     pub(crate) remote_hayase: Option<PathBuf>,
-    /// Directory, bucket (s3://..) or directory of Gfarm (gfarm:///..) to put the cache area in front of: `cache` beside `shared` shows it
-    #[arg(long, value_name = "PLACE")]
+
+    /// Shared storage behind the cache area: a directory, a bucket (s3://BUCKET/PREFIX) or a Gfarm directory
+    /// (gfarm:///DIR) [default: no cache area]
+    #[arg(long, value_name = "PLACE", help_heading = CACHE)]
     pub(crate) tier: Option<OsString>,
-    #[command(flatten)]
+    #[command(flatten, next_help_heading = CACHE)]
     pub(crate) endpoint: EndpointArg,
-    /// Where bytes of the cache area are when fsync returns [default: node]
-    #[arg(long, value_name = "WHERE", requires = "tier")]
+    /// Where data of the cache area is when fsync(2) returns [default: node]
+    #[arg(long, value_name = "WHERE", requires = "tier", help_heading = CACHE)]
     pub(crate) fsync: Option<FsyncAt>,
-    /// When the job ends, as 90m, 1:30:00 or 2030-01-31T18:00:00Z, or `none`: `status` warns of what will not be in the tier by then [default: what the batch system says]
-    #[arg(long, value_name = "WHEN", requires = "tier")]
+    /// When the job ends, for example 90m, 1:30:00 or 2030-01-31T18:00:00Z, or `none`. `hayase status` warns when
+    /// dirty files cannot be flushed by then [default: as the batch system says]
+    #[arg(long, value_name = "WHEN", requires = "tier", help_heading = CACHE)]
     pub(crate) deadline: Option<String>,
-    /// Flush files that stay open for writing again and again, after so many seconds; 0 is not at all
-    #[arg(long, value_name = "SECONDS", requires = "tier", default_value_t = FLUSH_OPEN_SECONDS_DEFAULT)]
+    /// Flush files that stay open for writing every SECONDS; 0 turns this off
+    #[arg(long, value_name = "SECONDS", requires = "tier", default_value_t = FLUSH_OPEN_SECONDS_DEFAULT,
+          help_heading = CACHE)]
     pub(crate) flush_open: u32,
-    /// Makes the tier bad, for tests
+    /// Inject faults into the tier
     #[arg(long, value_name = "HOW", requires = "tier", hide = true,
           value_parser = crate::wiring::tier_faults::parse)]
     pub(crate) tier_faults: Option<crate::wiring::tier_faults::TierFaults>,
-    /// Tell counters to Prometheus at http://ADDR:PORT/metrics of each node [default: nowhere; ADDR 127.0.0.1]
-    #[arg(long, value_name = "[ADDR:]PORT", value_parser = parse_address)]
-    pub(crate) metrics: Option<std::net::SocketAddr>,
-    /// How the servers of the nodes speak to each other [default: auto]
-    #[arg(long, value_name = "WHAT")]
+
+    /// Network transport between the servers [default: auto]
+    #[arg(long, value_name = "HOW", help_heading = NETWORK)]
     pub(crate) transport: Option<TransportName>,
-    /// Encrypt the data between nodes, not only the greeting and the headers
-    #[arg(long)]
+    /// Encrypt file data between nodes, not only handshakes and headers
+    #[arg(long, help_heading = NETWORK)]
     pub(crate) encrypt: bool,
-    /// Keep all daemons of a node, and the kernel's workers for them, on these of its processors, as 0-1,48
-    /// [default: anywhere]
-    #[arg(long, value_name = "LIST")]
+
+    /// Run all daemons of a node, and the kernel workers that serve them, only on these processors, for example
+    /// 0-1,48 [default: on all]
+    #[arg(long, value_name = "LIST", help_heading = NOISE)]
     pub(crate) system_cores: Option<crate::processors::Processors>,
-    /// Move interrupts of network cards and disks to the system cores too, until `hayase down` (root)
-    #[arg(long, requires = "system_cores")]
+    /// Move interrupts of network cards and disks to the system cores, until `hayase down` (root only)
+    #[arg(long, requires = "system_cores", help_heading = NOISE)]
     pub(crate) move_interrupts: bool,
-    /// Let the daemons of a node together use so many of its processors at most, as 0.5, or such a share of all
-    /// of them, as 10% [default: no limit]
-    #[arg(long, value_name = "CORES|PERCENT%")]
+    /// Limit the CPU time of all daemons of a node together: to a number of processors, for example 0.5, or to a
+    /// share of all processors, for example 10% [default: no limit]
+    #[arg(long, value_name = "CORES|PERCENT%", help_heading = NOISE)]
     pub(crate) cpu_budget: Option<crate::cpu_budget::CpuBudget>,
-    /// Use no feature that a Linux older than this lacks
-    #[arg(long, value_name = "VERSION")]
-    pub(crate) kernel_profile: Option<KernelProfile>,
-    /// How long other nodes may remember names
-    #[arg(long, value_name = "HOW")]
+
+    /// How long nodes may cache names [default: cached]
+    #[arg(long, value_name = "HOW", help_heading = CONSISTENCY)]
     pub(crate) names: Option<Names>,
-    /// Where a file may be mapped shared and writable
-    #[arg(long, value_name = "WHERE")]
+    /// Where files may be mapped shared and writable [default: everywhere]
+    #[arg(long, value_name = "WHERE", help_heading = CONSISTENCY)]
     pub(crate) mmap_shared: Option<MmapShared>,
-    /// Give up when not all nodes are up after this many seconds
-    #[arg(long, value_name = "SECONDS", default_value_t = START_SECONDS_DEFAULT)]
-    pub(crate) timeout: u32,
-    /// Keep the areas in plain directories and count, where an image per area could be made
-    #[arg(long)]
-    pub(crate) no_image: bool,
-    /// Read and write parts through the page cache only, where large requests of other nodes could go past it
-    #[arg(long)]
-    pub(crate) no_direct_io: bool,
-    /// Let a mount gather small writes of a file that its node alone has open, and send many at once. Experimental: a
-    /// mount that pauses for some seconds may lose what it has gathered (its next calls on the file say so)
-    #[arg(long)]
+
+    /// Serve Prometheus metrics at http://ADDR:PORT/metrics on each node [default: off; ADDR: 127.0.0.1]
+    #[arg(long, value_name = "[ADDR:]PORT", value_parser = parse_address, help_heading = MONITORING)]
+    pub(crate) metrics: Option<std::net::SocketAddr>,
+
+    /// Use only the kernel features that this version of Linux has
+    #[arg(long, value_name = "VERSION", help_heading = TESTING)]
+    pub(crate) kernel_profile: Option<KernelProfile>,
+    /// Combine small writes to a file that only one node has open (write coalescing). Experimental: a mount that
+    /// pauses for some seconds may lose writes that it has buffered; the next calls on the file report it
+    #[arg(long, help_heading = TESTING)]
     pub(crate) gather: bool,
-    /// Simulate nodes as plain processes even where namespaces could be made
-    #[arg(long, requires = "nodes")]
-    pub(crate) no_namespaces: bool,
+}
+
+const EXAMPLES: &str = "\
+Examples:
+  hayase up --nodes 3 --storage /scratch --mount /tmp/areas
+  hayase up --hosts n[01-16] --storage /local/scratch --shared 500GiB --mount /tmp/areas
+  hayase up --storage /local/scratch --mount /tmp/areas --tier /lustre/me/run7
+  hayase up --tier s3://bucket/run7 --endpoint https://s3.example.org --deadline 90m
+
+See also:
+  hayase down, hayase run, hayase exec, hayase status";
+
+/// A size that an area may have, as far as that is known before the job is planned.
+fn area_size(text: &str) -> Result<ByteCount, String> {
+    size::parse(text).map_err(|error| match error {
+        SizeError::Nothing => format!("an area needs at least {}", plan::AREA_BYTES_MIN),
+        error => error.to_string(),
+    })
+}
+
+/// A number of simulated nodes; which ones are possible says the plan.
+fn node_count(text: &str) -> Result<u16, String> {
+    text.parse().map_err(|_| format!("expected 1 to {}", plan::NODES_MAX))
 }
 
 /// What `up` tells.
@@ -216,6 +255,7 @@ pub(crate) fn launch(
         });
     }
     let plan = plan::plan(args, environment)?;
+    warnings_of(&plan.settings).iter().for_each(|warning| output.note(warning));
     let job = ground::prepare(plan, environment)?;
     let warning = warning_of_tier(&job.settings);
     let launched = start::start(job, environment, signals, output)?;
@@ -223,6 +263,32 @@ pub(crate) fn launch(
         output.note(&warning);
     }
     Ok(launched)
+}
+
+/// What a person should know of settings that can be meant, and seldom are.
+fn warnings_of(settings: &Settings) -> Vec<String> {
+    let is_here = settings.kind != Kind::Hosts;
+    let storage = is_here.then(|| storage_kind::warning(&settings.storage)).flatten();
+    storage.into_iter().chain(unreachable_tier(settings)).collect()
+}
+
+/// A server on the loopback address of this machine, which is another one in each namespace.
+fn unreachable_tier(settings: &Settings) -> Option<String> {
+    let tier = settings.tier.as_ref()?;
+    let is_apart = matches!(settings.kind, Kind::Namespaces { .. });
+    if !is_apart || !places::is_bucket(OsStr::new(&tier.place)) {
+        return None;
+    }
+    let variable = |name| config::variable_at(tier.endpoint.as_deref(), name);
+    let url = ["AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL"].into_iter().find_map(variable)?;
+    let (_, host) = url.split_once("://")?;
+    let is_loopback = ["127.", "localhost", "[::1]"].iter().any(|own| host.starts_with(own));
+    is_loopback.then(|| {
+        format!(
+            "simulated nodes have networks of their own, in which {url} is not this machine: use another address of \
+             it, or --no-namespaces"
+        )
+    })
 }
 
 /// Tries the tier on this host while the job starts, on a thread that nobody waits for: a tier may hang. Where it can not

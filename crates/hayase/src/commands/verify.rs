@@ -9,6 +9,7 @@ use std::time::Duration;
 use hayase_layout::ByteCount;
 use serde::Serialize;
 
+use crate::count::counted;
 use crate::job::{Job, Settings, ledgers};
 use crate::launch::tree::{Answer, JOIN_PATIENCE, Session};
 use crate::output::{Output, Page};
@@ -58,16 +59,19 @@ impl VerifyTold {
     /// For people.
     pub(crate) fn write(&self, page: &mut Page) {
         let (files, bytes) = (self.same_files, ByteCount(self.same_bytes));
-        page.line(&format!("verified: {files} files, {bytes}, were read back as they were sent"));
+        page.line(&format!("verified: {}, {bytes}, read back as sent", counted(files, "file")));
         for file in &self.wrong {
             page.line(&format!("not as it was sent: {}: {}", file.path, file.what));
         }
         if self.unchecked_files > 0 {
             let files = self.unchecked_files;
-            page.line(&format!("not compared: {files} files, whose checksum is not known"));
+            page.line(&format!(
+                "not compared, because the checksum is unknown: {}",
+                counted(files, "file")
+            ));
         }
         for node in &self.unknown {
-            page.line(&format!("node {node}: nobody can say what it sent"));
+            page.line(&format!("node {node}: it is unknown what it sent"));
         }
     }
 }
@@ -219,12 +223,12 @@ impl VerifyTold {
     ) -> anyhow::Result<()> {
         let reader = Reader::open(settings)?;
         let wanted = lines.iter().map(|(_, line)| line.bytes).sum::<u64>();
-        let (bar, mut moved) = (output.transfer(), 0);
+        let (bar, mut moved) = (output.progress("Verifying"), 0);
         for (node, line) in lines {
             let read = |line: &ChecksumLine, checksum| {
                 reader.verify(line, checksum, |bytes| {
                     moved += bytes;
-                    bar.set(moved, wanted, true);
+                    bar.bytes(moved, wanted);
                 })
             };
             match found(line, read, || again(*node, line.ino)) {

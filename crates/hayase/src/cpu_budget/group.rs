@@ -22,11 +22,11 @@ const EMPTY_STEP: Duration = Duration::from_millis(5);
 pub(crate) enum BudgetError {
     /// No hierarchy of control groups has it.
     #[error(
-        "--cpu-budget can not hold: this machine shows no control groups with the processor controller"
+        "cannot enforce --cpu-budget: this machine has no control groups with the cpu controller"
     )]
     NoController,
     /// We may not make one, or not give it a limit.
-    #[error("--cpu-budget can not hold: make the control group {}", .path.display())]
+    #[error("cannot enforce --cpu-budget: create the control group {}", .path.display())]
     Make {
         /// Which.
         path: PathBuf,
@@ -34,7 +34,7 @@ pub(crate) enum BudgetError {
         source: io::Error,
     },
     /// A daemon does not enter it.
-    #[error("--cpu-budget does not hold: process {process} does not enter {}", .path.display())]
+    #[error("cannot enforce --cpu-budget: process {process} did not enter {}", .path.display())]
     Enter {
         /// Who.
         process: u32,

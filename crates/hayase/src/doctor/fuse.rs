@@ -30,14 +30,14 @@ fn device(environment: &Environment) -> Check {
     };
     let todo = match error.kind() {
         io::ErrorKind::PermissionDenied if environment.uid != 0 => {
-            "let everybody open it, as udev does: chmod 666 /dev/fuse"
+            "let all users open it, as udev does: chmod 666 /dev/fuse"
         }
         io::ErrorKind::PermissionDenied => {
             "allow the device to this container (--device /dev/fuse --cap-add SYS_ADMIN)"
         }
         _ => "modprobe fuse; in a container: --device /dev/fuse --cap-add SYS_ADMIN",
     };
-    Check::fail("/dev/fuse", error.to_string(), "the shared area can not be mounted", todo)
+    Check::fail("/dev/fuse", error.to_string(), "the shared area cannot be mounted", todo)
 }
 
 fn passthrough(environment: &Environment) -> Check {
@@ -60,7 +60,7 @@ fn helper(environment: &Environment) -> Check {
         None => Check::fail(
             "fusermount3",
             "not found",
-            "users can not mount",
+            "users cannot mount",
             "install the package fuse3",
         ),
     }

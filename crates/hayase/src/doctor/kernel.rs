@@ -27,7 +27,7 @@ pub(super) fn version() -> Check {
         Some(version) if version >= (4, 18) => Check::warn(
             "kernel",
             release,
-            "no FUSE passthrough, and files that several nodes use can not be mapped shared",
+            "no FUSE passthrough, and files that several nodes use cannot be mapped shared",
             passthrough_todo,
         ),
         _ => Check::fail(

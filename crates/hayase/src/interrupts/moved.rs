@@ -48,10 +48,10 @@ impl Moved {
     /// Moves what can be moved to `processors`. What a killed job had moved is put back first.
     ///
     /// # Errors
-    /// When another job of this machine has moved them, or what was before can not be written down.
+    /// When another job on this machine has moved them, or what was before can not be written down.
     pub(crate) fn begin(machine: Machine, processors: &Processors) -> anyhow::Result<(Self, Told)> {
         let Some(record) = lock(&machine)? else {
-            bail!("another job of this machine has moved them");
+            bail!("another job on this machine has moved them");
         };
         let mut moved = Self { machine, record, changes: Vec::new() };
         for note in put_back(&moved.read()?) {
@@ -153,7 +153,7 @@ fn lock(machine: &Machine) -> anyhow::Result<Option<File>> {
             _ => {}
         }
     }
-    bail!("{} is made and removed again and again", path.display())
+    bail!("{} is created and removed repeatedly", path.display())
 }
 
 fn read(path: &std::path::Path) -> io::Result<String> {

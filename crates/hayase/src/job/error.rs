@@ -10,7 +10,7 @@ use crate::kept_file::KeptFileError;
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum JobError {
     /// A path without `job.json`.
-    #[error("{} is no job: it has no readable job.json", .path.display())]
+    #[error("{} is not a job directory: it has no readable job.json", .path.display())]
     NotAJob {
         /// What was named.
         path: PathBuf,
@@ -33,7 +33,7 @@ pub(crate) enum JobError {
         names: Vec<String>,
     },
     /// A job directory whose settings can not be read.
-    #[error("job.json in {} can not be used: {why}", .path.display())]
+    #[error("invalid job.json in {}: {why}", .path.display())]
     Corrupt {
         /// The job directory.
         path: PathBuf,
@@ -44,7 +44,7 @@ pub(crate) enum JobError {
     #[error(transparent)]
     File(#[from] KeptFileError),
     /// Nobody can say whether it runs.
-    #[error("whether node {node} of job {job} runs is not known: {source}")]
+    #[error("cannot tell whether node {node} of job {job} runs: {source}")]
     Unknowable {
         /// Which job.
         job: String,
@@ -141,15 +141,15 @@ impl JobError {
             }
             Self::File(KeptFileError::Io { .. }) => return None,
             Self::Unknowable { source: KeptFileError::Damaged { .. }, .. } => {
-                "nothing of the node was changed or removed; end what still runs of it, then remove the file and its .copy"
+                "nothing of the node was changed; end its processes, then remove the file and its .copy"
                     .to_owned()
             }
             Self::Unknowable { .. } => return None,
             Self::Dead { job } => format!(
-                "`hayase down --job {job}` ends what is left of it, and says how to bring to the tier what is not there"
+                "`hayase down --job {job}` ends what is left of it, and says how to flush what the tier does not have"
             ),
             Self::Exists { job, .. } => {
-                format!("take it down with `hayase down --job {job}`, or choose another --job")
+                format!("end it with `hayase down --job {job}`, or choose another --job")
             }
             Self::NoSuchNode { .. } => "`hayase status` lists the nodes".to_owned(),
             Self::UnsafeRuntime { .. } => {

@@ -368,9 +368,9 @@ mod tests {
         for (files, expected) in [
             (
                 vec![format!("{jobs}/node-0/supervisor.json")],
-                "whether node 0 of job t1 runs is not",
+                "cannot tell whether node 0 of job t1 runs",
             ),
-            (vec!["storage/t1/mark".to_owned()], "it can not be told whose it is"),
+            (vec!["storage/t1/mark".to_owned()], "its owner is unknown"),
             (vec![format!("{jobs}/job.json"), format!("{jobs}/job.json.copy")], "is damaged"),
         ] {
             let top = tempfile::tempdir().unwrap();

@@ -28,7 +28,7 @@ pub(crate) struct Removable(());
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum Kept {
     /// The ledger says so.
-    #[error("node {node}: {files} files are not in the tier")]
+    #[error("node {node}: {} not in the tier", crate::count::counted(files, "file") + crate::count::verb(files, " is", " are"))]
     NotInTier {
         /// Whose storage it is.
         node: u16,
@@ -36,7 +36,7 @@ pub(crate) enum Kept {
         files: usize,
     },
     /// It can not be told whose it is.
-    #[error("the storage {} was not removed, since it can not be told whose it is: {why}", .storage.display())]
+    #[error("the storage {} was not removed, because its owner is unknown: {why}", .storage.display())]
     Unmarked {
         /// Which.
         storage: PathBuf,
@@ -45,8 +45,8 @@ pub(crate) enum Kept {
     },
     /// Nobody knows.
     #[error(
-        "the storage of node {node} was not removed, since it can not be read: {why}; `hayase resume --salvage DIR` \
-         brings every file that is there to the tier, `hayase down --discard` gives them up"
+        "the storage of node {node} was not removed, because it cannot be read: {why}; `hayase resume --salvage DIR` \
+         copies every file that still exists to the tier, `hayase down --discard` removes them"
     )]
     Unread {
         /// Whose storage it is.
@@ -56,9 +56,9 @@ pub(crate) enum Kept {
     },
     /// The ledger does not say what is there.
     #[error(
-        "the storage of node {node} was not removed, since {files} files are there of which the ledger {} says nothing; \
-         `hayase resume --salvage DIR` brings every file that is there to the tier, `hayase down --discard` gives them up",
-        .ledger.display()
+        "the storage of node {node} was not removed, because the ledger {} does not list {}; \
+         `hayase resume --salvage DIR` copies every file that still exists to the tier, `hayase down --discard` removes them",
+        .ledger.display(), crate::count::counted(files, "file")
     )]
     Unrecorded {
         /// Whose storage it is.
@@ -240,18 +240,18 @@ mod tests {
         let parts = PreadDevice::open(&settings.shared_root(0).join(PARTS_DIRECTORY)).unwrap();
         let file = InodeId::new(ServerId(0), 5).unwrap().in_cache();
         parts.create(PartId { ino: file, epoch: 0, index: 0 }).unwrap();
-        check(&settings, "1 files are there of which the ledger");
+        check(&settings, "does not list 1 file");
         let record = LedgerRecord::new(file, b"f".to_vec(), 0o640);
         let mut ledger = ledgers::open(&settings, 0).unwrap();
         ledger.put(record.clone()).unwrap();
-        check(&settings, "1 files are not in the tier");
+        check(&settings, "1 file is not in the tier");
         // A person may give up what the ledger tells of, and nothing else.
         ledger.sync().unwrap();
         Removable::given_up(&settings, 0..1).unwrap();
         let other = InodeId::new(ServerId(0), 6).unwrap().in_cache();
         let part = PartId { ino: other, epoch: 0, index: 0 };
         parts.create(part).unwrap();
-        check(&settings, "1 files are not in the tier");
+        check(&settings, "1 file is not in the tier");
         let refused = Removable::given_up(&settings, 0..1).unwrap_err();
         assert!(matches!(refused, Kept::Unrecorded { files: 1, .. }), "{refused}");
         parts.remove(part).unwrap();
@@ -266,6 +266,6 @@ mod tests {
             check(&settings, expected);
         }
         fs::remove_dir_all(settings.ledger(0)).unwrap();
-        check(&settings, "of which the ledger");
+        check(&settings, "does not list 1 file");
     }
 }

@@ -29,7 +29,7 @@ pub(crate) struct JobId(String);
 
 /// A text that can not name a job.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
-#[error("`{0}` can not name a job: use 1 to 32 of a-z, 0-9 and -, with no - at the ends")]
+#[error("invalid job name `{0}`: use 1 to 32 characters of a-z, 0-9 and -, without - at the ends")]
 pub(crate) struct JobIdError(String);
 
 impl FromStr for JobId {
@@ -137,19 +137,19 @@ impl Default for Reach {
 /// Whose abilities a mount pretends to have; masks features of newer kernels.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, clap::ValueEnum)]
 pub(crate) enum KernelProfile {
-    /// RHEL 8.
+    /// As on RHEL 8
     #[value(name = "4.18")]
     #[serde(rename = "4.18")]
     V4_18,
-    /// Debian 12.
+    /// As on Debian 12
     #[value(name = "6.1")]
     #[serde(rename = "6.1")]
     V6_1,
-    /// With mmap of direct files.
+    /// Files that several nodes use may be mapped shared
     #[value(name = "6.6")]
     #[serde(rename = "6.6")]
     V6_6,
-    /// With passthrough.
+    /// With passthrough
     #[value(name = "6.9")]
     #[serde(rename = "6.9")]
     V6_9,
@@ -159,10 +159,10 @@ pub(crate) enum KernelProfile {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, clap::ValueEnum)]
 #[serde(rename_all = "kebab-case")]
 pub(crate) enum Names {
-    /// Up to 1 s: a rename on another node is seen within it
+    /// Up to 1 s: a rename on another node is seen within that time
     #[default]
     Cached,
-    /// Not at all: each path component asks the servers
+    /// Not at all: each lookup asks the servers
     Strict,
 }
 
@@ -170,12 +170,12 @@ pub(crate) enum Names {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, clap::ValueEnum)]
 #[serde(rename_all = "kebab-case")]
 pub(crate) enum TransportName {
-    /// UCX on nodes where an RDMA device works, else TCP
+    /// UCX on nodes with a working RDMA device, otherwise TCP
     #[default]
     Auto,
-    /// TCP everywhere
+    /// TCP on all nodes
     Tcp,
-    /// UCX (libucp.so.0, of the package libucx0), also without RDMA; experimental
+    /// UCX even without RDMA (needs libucp.so.0 of the package libucx0); experimental
     Ucx,
 }
 
@@ -189,10 +189,10 @@ impl TransportName {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, clap::ValueEnum)]
 #[serde(rename_all = "kebab-case")]
 pub(crate) enum MmapShared {
-    /// On every node; whole pages are written back
+    /// On all nodes; whole pages are written back
     #[default]
     Everywhere,
-    /// Only on the node that holds the file
+    /// Only on the node that stores the file
     Home,
 }
 
@@ -313,7 +313,7 @@ pub(crate) struct TierSettings {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, clap::ValueEnum)]
 #[serde(rename_all = "kebab-case")]
 pub(crate) enum FsyncAt {
-    /// On the node's storage
+    /// On the storage of the node
     #[default]
     Node,
     /// In the tier

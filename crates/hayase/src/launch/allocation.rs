@@ -19,9 +19,9 @@ const LIST_BYTES_MAX: u64 = 4 << 20;
 /// Names of launchers, as typed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub(crate) enum LauncherName {
-    /// This machine alone, also inside of a batch job
+    /// This machine only, even inside a batch job
     Local,
-    /// The hosts of this Slurm job, by srun
+    /// The hosts of this Slurm job, with srun
     Slurm,
     /// The hosts of this PBS job, over ssh
     Pbs,
@@ -73,13 +73,13 @@ pub(crate) enum LaunchError {
         variable: &'static str,
     },
     /// Slurm without srun.
-    #[error("this is job {job} of Slurm, but srun is not to be found")]
+    #[error("this is job {job} of Slurm, but srun is not in PATH")]
     NoSrun {
         /// Which.
         job: String,
     },
     /// `--ssh ""`.
-    #[error("--ssh names no program")]
+    #[error("--ssh is empty: expected a command, for example `ssh -p 22`")]
     NoProgram,
 }
 
@@ -227,7 +227,7 @@ mod tests {
             "10.0.0.1 10.0.0.2 by pjrsh: PJM_O_NODEINF lists the hosts: 2 hosts, by pjrsh"
         );
         let slurm = Batch { slurm: Some(("7".into(), "n[1-2]".into())), ..Batch::default() };
-        assert!(chosen(&none, slurm).contains("srun is not to be found"));
+        assert!(chosen(&none, slurm).contains("srun is not in PATH"));
         assert!(chosen(&none, Batch::default()).starts_with("local: no list of hosts"));
     }
 
@@ -244,8 +244,12 @@ mod tests {
         let missing = Batch { pbs: Some("/no/such/file".into()), ..Batch::default() };
         check(&UpArgs::default(), missing, "read PBS_NODEFILE /no/such/file");
         let broken = UpArgs { hosts: Some("n[1".into()), ..UpArgs::default() };
-        check(&broken, Batch::default(), "--hosts: `n[1` is no list of hosts");
+        check(&broken, Batch::default(), "--hosts: invalid list of hosts `n[1`");
         let empty = UpArgs { hosts: Some("a".into()), ssh: Some(" ".into()), ..UpArgs::default() };
-        check(&empty, Batch::default(), "--ssh names no program");
+        check(
+            &empty,
+            Batch::default(),
+            "--ssh is empty: expected a command, for example `ssh -p 22`",
+        );
     }
 }

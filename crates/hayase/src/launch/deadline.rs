@@ -121,7 +121,7 @@ mod tests {
         let typed = chosen(Some("1h")).unwrap();
         assert!((now + 3_600_000..now + 3_700_000).contains(&typed));
         let error = choose(Some("soon"), &environment).unwrap_err();
-        assert!(format!("{:#}", anyhow::Error::from(error)).contains("`soon` is no time"));
+        assert!(format!("{:#}", anyhow::Error::from(error)).contains("invalid time `soon`"));
         let past = Batch { slurm_end: Some("1000".into()), ..Batch::default() };
         let environment = Environment { batch: past, ..environment };
         assert_eq!(choose(None, &environment).unwrap(), None);

@@ -8,7 +8,7 @@ use super::tree::{Answer, Session, WAY_MAX};
 use crate::commands::status::{NodeStatus, look_at_node};
 use crate::job::Job;
 use crate::job::ledgers::NotDurable;
-use crate::output::Output;
+use crate::output::{Output, Stand};
 use crate::supervisor::control::Request;
 
 /// Nothing came to the tier for so long: it will not.
@@ -124,7 +124,7 @@ pub(crate) fn drain(
     }
     let begin = Instant::now();
     let mut moved = (begin, (0, 0, 0));
-    let mut most = 0;
+    let mut most = (0, 0);
     let mut progress = None;
     loop {
         let left = left(job, nodes, session.as_deref_mut());
@@ -138,9 +138,16 @@ pub(crate) fn drain(
         if left.is_nothing() || is_over {
             return left;
         }
-        most = left.bytes.max(most);
-        let bar = progress.get_or_insert_with(|| output.progress(most, "bytes to the tier"));
-        bar.set(most - left.bytes);
+        most = (left.bytes.max(most.0), left.files.max(most.1));
+        let bar = progress.get_or_insert_with(|| output.progress("Flushing"));
+        bar.show(Stand {
+            bytes: most.0 - left.bytes,
+            bytes_total: most.0,
+            things: most.1 - left.files,
+            things_total: most.1,
+            thing: "file",
+            is_open: left.at_least,
+        });
         std::thread::sleep(LOOK);
     }
 }

@@ -38,7 +38,7 @@ pub(crate) enum EnterError {
         source: io::Error,
     },
     /// `--launcher` was given a host that is no node.
-    #[error("`{host}` is no node of job {job}")]
+    #[error("`{host}` is not a node of job {job}")]
     NoSuchHost {
         /// Which job.
         job: String,
@@ -46,7 +46,7 @@ pub(crate) enum EnterError {
         host: String,
     },
     /// `--launcher` without host and command.
-    #[error("--launcher needs a host and a command, as a launcher of MPI gives them to ssh")]
+    #[error("--launcher needs a host and a command, as an MPI launcher passes them to ssh")]
     NoHost,
     /// The program could not be started.
     #[error("run {}", .program.display())]

@@ -21,7 +21,7 @@ const NAME_BYTES_MAX: usize = 320;
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum HostsError {
     /// Part of it can not be understood.
-    #[error("`{text}` is no list of hosts: {why}")]
+    #[error("invalid list of hosts `{text}`: {why}")]
     Malformed {
         /// The part.
         text: String,
@@ -37,10 +37,10 @@ pub(crate) enum HostsError {
         source: Box<HostsError>,
     },
     /// Nothing in it.
-    #[error("the list names no host")]
+    #[error("the list of hosts is empty")]
     Empty,
     /// More than a job can have.
-    #[error("the list names more than {HOSTS_MAX} hosts")]
+    #[error("the list has more than {HOSTS_MAX} hosts")]
     TooMany,
 }
 
@@ -77,7 +77,7 @@ fn parse_line(line: &str) -> Result<Vec<String>, HostsError> {
     let mut words = line.split_ascii_whitespace();
     let Some(first) = words.next() else { return Ok(Vec::new()) };
     if let Some(word) = words.find(|word| !is_slots(word)) {
-        return Err(HostsError::malformed(word, "after a host only its slots may stand"));
+        return Err(HostsError::malformed(word, "only the number of slots may follow a host"));
     }
     expand(without_slots(first))
 }
@@ -128,10 +128,10 @@ fn check_name(host: &str) -> Result<(), HostsError> {
         return wrong("a name is too long");
     }
     if !host.bytes().all(fits) {
-        return wrong("a name holds a character that no host has");
+        return wrong("a host name has an invalid character");
     }
     if host.starts_with('-') || host.contains("@-") {
-        return wrong("a name can not begin with `-`");
+        return wrong("a host name cannot begin with `-`");
     }
     Ok(())
 }
@@ -154,15 +154,15 @@ mod tests {
         check("n[01-03,7],x", "n01 n02 n03 n7 x");
         check(" a , b ", "a b");
         check("me@a.example.org,10.0.0.1,fe80::1", "me@a.example.org 10.0.0.1 fe80::1");
-        check("", "error: the list names no host");
-        check(",", "error: the list names no host");
+        check("", "error: the list of hosts is empty");
+        check(",", "error: the list of hosts is empty");
         check(
             "-oProxyCommand=x",
-            "error: `-oProxyCommand=x` is no list of hosts: a name holds a character that no host has",
+            "error: invalid list of hosts `-oProxyCommand=x`: a host name has an invalid character",
         );
-        check("-v", "error: `-v` is no list of hosts: a name can not begin with `-`");
-        check("a;b", "error: `a;b` is no list of hosts: a name holds a character that no host has");
-        check("n[0-5000]", "error: the list names more than 4096 hosts");
+        check("-v", "error: invalid list of hosts `-v`: a host name cannot begin with `-`");
+        check("a;b", "error: invalid list of hosts `a;b`: a host name has an invalid character");
+        check("n[0-5000]", "error: the list has more than 4096 hosts");
     }
 
     #[test]
@@ -176,11 +176,11 @@ mod tests {
         check("a\na\nb\nb\n", "a b");
         check("n[1-2]:4\n", "n1 n2");
         check("10.0.0.1\nfe80::1:2\n", "10.0.0.1 fe80::1:2");
-        check("# nothing\n", "error: the list names no host");
+        check("# nothing\n", "error: the list of hosts is empty");
         check(
             "a\nb c\n",
-            "error: line 2: `c` is no list of hosts: after a host only its slots may stand",
+            "error: line 2: invalid list of hosts `c`: only the number of slots may follow a host",
         );
-        check("a\nn[1\n", "error: line 2: `n[1` is no list of hosts: `[` without `]`");
+        check("a\nn[1\n", "error: line 2: invalid list of hosts `n[1`: `[` without `]`");
     }
 }

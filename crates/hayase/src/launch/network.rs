@@ -25,7 +25,9 @@ use super::{namespaces, program};
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum NetworkError {
     /// iproute2 is not installed.
-    #[error("the program `ip` (iproute2) is missing; it sets up the network of simulated nodes")]
+    #[error(
+        "the program `ip` (package iproute2) is missing; simulated nodes need it for their network"
+    )]
     NoIp,
     /// The kernel or the rights of this process.
     #[error("make a network namespace")]

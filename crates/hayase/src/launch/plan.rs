@@ -24,10 +24,10 @@ use crate::process::{ProcessId, boot_id};
 use crate::wiring::places;
 
 /// Simulated nodes of one job: their addresses come from one /24.
-const NODES_MAX: u16 = 200;
+pub(crate) const NODES_MAX: u16 = 200;
 
 /// Smallest area.
-const AREA_BYTES_MIN: ByteCount = ByteCount::mib(16);
+pub(crate) const AREA_BYTES_MIN: ByteCount = ByteCount::mib(16);
 
 /// An area takes one part in this many of the free space, unless a size is given, but not less than
 /// the second number.
@@ -49,7 +49,7 @@ pub(crate) enum PlanError {
         why: String,
     },
     /// A job of this name has its bytes there.
-    #[error("storage {} already holds a job named {job}", .path.display())]
+    #[error("storage {} already has a job named {job}", .path.display())]
     StorageTaken {
         /// The directory.
         path: PathBuf,
@@ -57,7 +57,7 @@ pub(crate) enum PlanError {
         job: JobId,
     },
     /// The areas do not fit.
-    #[error("storage {} has {free} free, but the areas need {needed}", .path.display())]
+    #[error("not enough space in storage {}: {free} free, {needed} needed for the areas", .path.display())]
     StorageFull {
         /// The directory.
         path: PathBuf,
@@ -85,13 +85,13 @@ pub(crate) enum PlanError {
         why: String,
     },
     /// Too many or none.
-    #[error("--nodes {0}: a machine can simulate 1 to {NODES_MAX} nodes")]
+    #[error("--nodes {0}: expected 1 to {NODES_MAX}")]
     Nodes(u16),
     /// Out of bounds, or not whole pages.
     #[error("--stripe: {0}")]
     Stripe(PolicyError),
     /// More servers than there are.
-    #[error("--width {width}: the job has {nodes} nodes with storage")]
+    #[error("--width {width}: only {nodes} nodes of the job store files")]
     Width {
         /// Asked for.
         width: u16,
@@ -99,13 +99,13 @@ pub(crate) enum PlanError {
         nodes: u16,
     },
     /// Its name can not be written down.
-    #[error("--tier {}: only places whose name is UTF-8 can be a tier", .0.display())]
+    #[error("--tier {}: the name must be UTF-8", .0.display())]
     Tier(std::ffi::OsString),
     /// Another kind of storage.
-    #[error("--tier {}: the cache area needs a directory, a bucket or a Gfarm", .0.display())]
+    #[error("--tier {}: expected a directory, a bucket or a Gfarm directory", .0.display())]
     TierKind(std::ffi::OsString),
     /// Nothing of the job is there.
-    #[error("--endpoint says where the bucket of --tier is, and there is no --tier")]
+    #[error("--endpoint needs --tier")]
     EndpointAlone,
     /// The job directory exists.
     #[error("job directory {} exists already", .0.display())]
@@ -119,13 +119,13 @@ impl PlanError {
             Self::Storage { .. } => "name an existing directory on this node's own disk: --storage",
             Self::StorageTaken { job, .. } => {
                 return Some(format!(
-                    "take it down with `hayase down --job {job}`, or choose another --job or --storage"
+                    "end it with `hayase down --job {job}`, or choose another --job or --storage"
                 ));
             }
-            Self::StorageFull { .. } => "give smaller --shared and --local, or another --storage",
+            Self::StorageFull { .. } => "choose smaller --shared and --local, or another --storage",
             Self::MountPoint { .. } => "choose another --mount",
             Self::Width { .. } => "--width 0 means all nodes",
-            Self::EndpointAlone => "add --tier s3://BUCKET/PREFIX, or leave --endpoint out",
+            Self::EndpointAlone => "add --tier s3://BUCKET/PREFIX, or omit --endpoint",
             Self::JobDirExists(_) => "choose another --job-dir, or remove it",
             Self::Ucx(error) => error.help(),
             Self::Stripe(error) => return error.help().map(str::to_owned),
@@ -367,6 +367,11 @@ pub(crate) fn check_room(
     let needed = shared.get().saturating_add(local.get()).saturating_mul(u64::from(nodes));
     if needed > free.get() {
         let path = storage.to_owned();
+        if holds_nothing(storage)? {
+            return Err(
+                PlanError::Storage { path, why: "its file system stores no files".into() }.into()
+            );
+        }
         return Err(PlanError::StorageFull { path, free, needed: ByteCount(needed) }.into());
     }
     Ok(())
@@ -446,6 +451,11 @@ fn free_space(path: &Path) -> io::Result<ByteCount> {
     let there = path.ancestors().find(|place| place.exists()).unwrap_or(Path::new("/"));
     let found = rustix::fs::statvfs(there)?;
     Ok(ByteCount(found.f_bavail.saturating_mul(found.f_frsize)))
+}
+
+/// A file system such as proc, which has no blocks at all.
+fn holds_nothing(path: &Path) -> io::Result<bool> {
+    Ok(rustix::fs::statvfs(path)?.f_blocks == 0)
 }
 
 /// An I/O error in lower case and without its number.

@@ -20,7 +20,7 @@ const PLACES: [&str; 3] = [".", "../lib/hayase", "../lib"];
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum PreloadError {
     /// Not one of those whose options are known.
-    #[error("--mpiio: {} is no launcher of MPI that is known here", .program.display())]
+    #[error("--mpiio: {} is not a known MPI launcher", .program.display())]
     UnknownLauncher {
         /// As it was typed.
         program: OsString,
@@ -28,13 +28,15 @@ pub(crate) enum PreloadError {
         library: PathBuf,
     },
     /// Ours would be lost beside it.
-    #[error("--mpiio: srun has an --export of its own")]
+    #[error("--mpiio: srun already has an --export option")]
     HasExport {
         /// What is to be preloaded.
         library: PathBuf,
     },
     /// It is not where it is installed.
-    #[error("--mpiio: {LIBRARY} is not beside this program, nor in ../lib/hayase or ../lib")]
+    #[error(
+        "--mpiio: {LIBRARY} is not in the directory of this program, in ../lib/hayase or in ../lib"
+    )]
     NoLibrary,
 }
 
@@ -43,11 +45,11 @@ impl PreloadError {
     pub(crate) fn help(&self) -> String {
         match self {
             Self::UnknownLauncher { library, .. } => format!(
-                "leave --mpiio away, and put `env LD_PRELOAD={}` before the MPI program",
+                "omit --mpiio and put `env LD_PRELOAD={}` before the MPI program",
                 library.display()
             ),
             Self::HasExport { library } => {
-                format!("leave --mpiio away, and add LD_PRELOAD={} to it", library.display())
+                format!("omit --mpiio and add LD_PRELOAD={} to --export", library.display())
             }
             Self::NoLibrary => {
                 "build it (`cargo build --release -p hayase-mpi`), or name it in HAYASE_MPIIO_LIBRARY"

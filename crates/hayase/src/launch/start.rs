@@ -94,7 +94,7 @@ impl NodeError {
                 help.clone().or(Some("`hayase doctor` checks what this machine can do".to_owned()))
             }
             Self::Late { .. } | Self::LateHosts { .. } => {
-                Some("give more time with --timeout SECONDS".to_owned())
+                Some("allow more time with --timeout SECONDS".to_owned())
             }
             Self::NotReached { host, tail, .. } => Some(unreached_help(host, tail)),
             Self::Interrupted(_) => None,
@@ -108,7 +108,7 @@ fn quote(tail: &[String]) -> String {
 }
 
 fn quote_stderr(tail: &[String]) -> String {
-    quote_as("the last that was printed there", tail)
+    quote_as("its last output", tail)
 }
 
 fn quote_as(what: &str, tail: &[String]) -> String {
@@ -199,7 +199,7 @@ impl Launched {
         let settings = &self.job.settings;
         let patience = Duration::from_millis(settings.timeout_ms);
         let deadline = Instant::now() + patience;
-        let progress = output.progress(u64::from(settings.nodes), "starting nodes");
+        let progress = output.steps("Starting nodes", settings.nodes.into(), "node");
         // Held until every supervisor has opened it for itself.
         let hub = match settings.has_namespaces() {
             true => Some(Hub::create(&environment.path)?),

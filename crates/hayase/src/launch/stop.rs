@@ -50,6 +50,14 @@ enum Round {
 }
 
 impl Round {
+    /// For the bar.
+    fn phase(self) -> &'static str {
+        match self {
+            Self::Mounts => "Unmounting",
+            Self::Rest => "Stopping servers",
+        }
+    }
+
     fn request(self, keep: bool, discard: bool) -> Request {
         match self {
             Self::Mounts => Request::Unmount,
@@ -90,7 +98,6 @@ pub(crate) fn stop(job: &Job, how: How<'_>, output: &Output) -> Stopped {
     let mut keep = how.keep;
     let nodes = job.settings.nodes;
     let mut stopped = Stopped { nodes, is_complete: true, ..Stopped::default() };
-    let progress = output.progress(2 * u64::from(nodes), "taking down");
     let supervisors: Vec<Option<Handle>> =
         (0..nodes).map(|node| job.supervisor(node).map(|(_, handle)| handle)).collect();
     let elsewhere = job.nodes_elsewhere();
@@ -117,6 +124,7 @@ pub(crate) fn stop(job: &Job, how: How<'_>, output: &Output) -> Stopped {
             stopped.report(job, how.report);
         }
         let request = round.request(keep, how.discard);
+        let progress = output.steps(round.phase(), nodes.into(), "node");
         let calls: Vec<_> = supervisors
             .iter()
             .enumerate()

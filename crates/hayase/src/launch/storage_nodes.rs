@@ -11,7 +11,7 @@ use super::hosts::{HostsError, parse_list};
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum StorageNodesError {
     /// Part of it is neither a number nor a range.
-    #[error("--storage-nodes {text}: `{part}` is no range of nodes")]
+    #[error("--storage-nodes {text}: `{part}` is not a node number or a range")]
     Range {
         /// All of it.
         text: String,
@@ -50,7 +50,7 @@ impl StorageNodesError {
         match self {
             Self::List { .. } => None,
             _ => Some(
-                "give a number of nodes, as 2, or a list of their numbers or hosts, as 0,4-5 or n[01-02]; \
+                "give a number of nodes, for example 2, or a list of node numbers or hosts, for example 0,4-5 or n[01-02]; \
                  nodes are numbered from 0",
             ),
         }
@@ -130,16 +130,16 @@ mod tests {
     #[test]
     fn what_is_wrong_is_said() {
         for (text, expected) in [
-            ("0", "--storage-nodes 0: no node carries storage"),
+            ("0", "--storage-nodes 0: no node stores files"),
             ("9", "the job has 8 nodes"),
-            ("7-8", "node 8 is to carry storage, but the job has 8 nodes"),
-            ("7-65535", "node 8 is to carry storage"),
-            ("3-1", "`3-1` is no range of nodes"),
-            ("1,-", "`-` is no range of nodes"),
-            ("99999,1", "`99999` is no range of nodes"),
-            (",", "no node carries storage"),
+            ("7-8", "node 8 cannot store files: the job has 8 nodes"),
+            ("7-65535", "node 8 cannot store files"),
+            ("3-1", "`3-1` is not a node number or a range"),
+            ("1,-", "`-` is not a node number or a range"),
+            ("99999,1", "`99999` is not a node number or a range"),
+            (",", "no node stores files"),
             ("n1,x", "no node of the job is called `x`"),
-            ("n[1", "is no list of hosts"),
+            ("n[1", "invalid list of hosts"),
         ] {
             let error = found(text, 8).unwrap_err();
             assert!(error.contains(expected), "{text}: {error}");

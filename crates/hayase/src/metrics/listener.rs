@@ -28,7 +28,7 @@ const PAUSE: Duration = Duration::from_millis(500);
 
 /// Why a text is no address to listen at.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
-#[error("`{0}` is no address to listen at; write PORT, or ADDRESS:PORT as 0.0.0.0:9464")]
+#[error("expected PORT or ADDRESS:PORT, for example 0.0.0.0:9464")]
 pub(crate) struct MetricsAddressError(String);
 
 /// `PORT`, on the loopback address, or `ADDRESS:PORT`.

@@ -40,9 +40,9 @@ pub(crate) struct Program {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, clap::ValueEnum)]
 #[serde(rename_all = "kebab-case")]
 pub(crate) enum Baseline {
-    /// The shortest sample: what the processor can do
+    /// The shortest sample
     Least,
-    /// The middle one: for processors that change their speed, virtual ones among them
+    /// The median sample: for processors that change their speed, and for virtual ones
     Median,
 }
 

@@ -16,9 +16,14 @@ fn chain(error: &anyhow::Error) -> String {
     let mut parts: Vec<String> = Vec::new();
     for cause in error.chain() {
         let text = cause.to_string();
-        if !parts.iter().any(|part| part.contains(&text)) {
-            parts.push(text);
+        if parts.iter().any(|part| part.contains(&text)) {
+            continue;
         }
+        // "open the tier" says nothing that "open the tier s3://bucket" does not say.
+        if parts.last().is_some_and(|last| text.starts_with(last.as_str())) {
+            parts.pop();
+        }
+        parts.push(text);
     }
     parts.join(": ")
 }
@@ -38,5 +43,7 @@ mod tests {
         );
         let error = anyhow::anyhow!("inner").context("outer: inner");
         assert_eq!(failure(&error), "hayase: outer: inner");
+        let error = anyhow::anyhow!("open x: refused").context("open");
+        assert_eq!(failure(&error), "hayase: open x: refused");
     }
 }

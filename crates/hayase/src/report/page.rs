@@ -8,6 +8,7 @@ use super::JobReport;
 use super::plot::{self, Line};
 use super::series::{self, Points};
 use crate::commands::status::NodeStatus;
+use crate::count::counted;
 use crate::moment;
 use crate::supervisor::control::DaemonState;
 use crate::wiring::status::{AreaMoved, CacheServed, Sample, Served};
@@ -135,7 +136,7 @@ fn head(page: &mut Html, report: &JobReport) {
         page.tile("", &ByteCount(of(|s| s.fetched_bytes)), "fetched from the tier");
         let class = if report.left.is_nothing() { "good" } else { "bad" };
         let left = crate::job::ledgers::size(report.left.bytes, report.left.at_least);
-        let mut what = format!("not in the tier, in {} files", report.left.files);
+        let mut what = format!("not in the tier, in {}", counted(report.left.files, "file"));
         match report.left.unknown.len() {
             0 => {}
             1 => what += "; 1 node is not known",
@@ -173,7 +174,7 @@ fn missing(page: &mut Html, report: &JobReport) {
     page.title("Files that are not in the tier");
     let left = &report.left;
     for node in &left.unknown {
-        page.line("bad", &format!("Node {node}: nobody can say what of it is durable."));
+        page.line("bad", &format!("Node {node}: it is unknown which of its files the tier has."));
     }
     for path in left.conflicts.iter().take(LISTED_MAX) {
         page.line("bad", &format!("Two versions: ours is kept as {path}"));
@@ -529,7 +530,7 @@ mod tests {
         assert!(html(&report).contains("None: the tier has everything."));
         report.left.unknown.push(1);
         let html = html(&report);
-        assert!(html.contains("Node 1: nobody can say what of it is durable."), "{html}");
+        assert!(html.contains("Node 1: it is unknown which of its files the tier has."), "{html}");
         assert!(html.contains("not in the tier, in 0 files; 1 node is not known"), "{html}");
         assert!(!html.contains("class=\"good\""), "{html}");
     }

@@ -40,25 +40,25 @@ pub(crate) enum Wish {
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum PlaceError {
     /// `scheme://` of something that no tier is.
-    #[error("`{place}`: there is no storage of the kind `{scheme}`")]
+    #[error("`{place}`: unknown kind of storage `{scheme}`")]
     Scheme { place: String, scheme: String },
     /// An S3 URL, or the environment beside it, that can not be meant.
     #[error("`{place}`")]
     S3 { place: String, source: SettingsError },
     /// What is copied would be copied again, without end.
-    #[error("the target {} lies in the source {}", .target.display(), .source_path.display())]
+    #[error("the target {} is inside the source {}", .target.display(), .source_path.display())]
     Inside { target: PathBuf, source_path: PathBuf },
     /// What is copied would be written over, or removed, by its own copy.
-    #[error("the source {} lies in the target {}", .source_path.display(), .target.display())]
+    #[error("the source {} is inside the target {}", .source_path.display(), .target.display())]
     Around { target: PathBuf, source_path: PathBuf },
     /// A tree onto itself.
     #[error("source and target are the same place, {}", .0.display())]
     Same(PathBuf),
     /// Trees are copied, packed and mounted.
-    #[error("{} is no directory", .0.display())]
+    #[error("{} is not a directory", .0.display())]
     NoDirectory(PathBuf),
     /// Neither a URL of Gfarm nor a path on a mount of it.
-    #[error("{} lies on no mount of gfarm2fs", .path.display())]
+    #[error("{} is not on a mount of gfarm2fs", .path.display())]
     NoGfarm { path: PathBuf, source: io::Error },
     /// Where something was to be.
     #[error("there is no directory {}", .0.display())]
@@ -68,12 +68,12 @@ pub(crate) enum PlaceError {
     Tier(#[from] TierError),
     /// The tier's path leads to another directory than where `up` ran.
     #[error(
-        "{} is another directory than when the job was started (inode {here}, it was {there}): is the tier's file \
+        "{} is not the directory that the job started with (inode {here}, it was {there}): is the tier's file \
          system mounted on this host?", .path.display()
     )]
     OtherTier { path: PathBuf, here: u64, there: u64 },
     /// The directory can not be made.
-    #[error("make the directory {}", .path.display())]
+    #[error("create the directory {}", .path.display())]
     Make { path: PathBuf, source: io::Error },
 }
 
@@ -82,31 +82,45 @@ impl PlaceError {
     pub(crate) fn help(&self) -> Option<String> {
         match self {
             Self::Scheme { .. } => Some(
-                "name a directory, s3://BUCKET/PREFIX or gfarm:///DIR; a directory whose name has `://` as ./NAME"
+                "name a directory, s3://BUCKET/PREFIX or gfarm:///DIR; write ./NAME for a directory whose name contains `://`"
                     .into(),
             ),
             Self::S3 { .. } => Some("see the guide `S3 endpoints and credentials`".into()),
+            Self::Absent(path) if url_meant(path).is_some() => {
+                url_meant(path).map(|url| format!("did you mean {url}?"))
+            }
             Self::Absent(_) | Self::Tier(TierError::Missing { .. }) => {
-                Some("look at the name, or make it first".into())
+                Some("check the name, or create the directory first".into())
             }
             Self::Tier(error) => error.help().map(str::to_owned),
             Self::Inside { .. } | Self::Around { .. } => {
-                Some("choose another target, or leave it out with --exclude".into())
+                Some("choose another target, or exclude it with --exclude".into())
             }
             Self::OtherTier { .. } => Some(
-                "mount it there (a file system that numbers its inodes differently on each host can not be the tier of \
-                 several); `hayase resume --replaced-tier` takes a directory that was made again or restored"
+                "mount it (a file system that numbers its inodes differently on each host cannot be the tier of several \
+                 hosts); `hayase resume --replaced-tier` accepts a directory that was created again or restored"
                     .into(),
             ),
             Self::Same(_) => Some("choose another target".into()),
-            Self::NoDirectory(_) => Some("name the directory that it is in".into()),
+            Self::NoDirectory(_) => Some("name the directory above it, and select the file with --include NAME".into()),
             Self::NoGfarm { .. } => Some("name it as gfarm:///DIR/FILE".into()),
             Self::Make { source, .. } if source.kind() == io::ErrorKind::AlreadyExists => {
-                Some("a link that leads nowhere, or a file, has this name: move it away".into())
+                Some("a file or a broken link has this name: move it away".into())
             }
             Self::Make { .. } => None,
         }
     }
+}
+
+/// The URL that somebody meant who typed `s3:/bucket` or `s3:bucket`, which names a directory.
+fn url_meant(path: &Path) -> Option<String> {
+    let text = path.to_str()?;
+    ["s3:", "gfarm:"].into_iter().find_map(|scheme| {
+        let start = text.find(scheme).filter(|&at| at == 0 || text[..at].ends_with('/'))?;
+        let rest = text[start + scheme.len()..].trim_start_matches('/');
+        let slashes = if scheme == "s3:" { "//" } else { "///" };
+        Some(format!("{scheme}{slashes}{rest}"))
+    })
 }
 
 /// The tier and directory that `place` names: a path, or a URL whose scheme chooses the tier.

@@ -271,7 +271,7 @@ fn wait_until_unused(points: &[PathBuf], patience: Duration) -> anyhow::Result<(
         }
         let who = holders::named(&users);
         if Instant::now() >= until {
-            bail!("files of the job are still open in {who}: end that first");
+            bail!("files of the job are still open in {who}: end these processes first");
         }
         if !std::mem::replace(&mut is_told, true) {
             tracing::warn!("waiting for {who}, with files of the job open");
@@ -325,7 +325,7 @@ mod tests {
         assert_eq!(unmount(root.path(), UnmountFlags::empty()), Err(Errno::BUSY));
         let points = [root.path().to_owned()];
         let who = wait_until_unused(&points, Duration::ZERO).unwrap_err().to_string();
-        assert!(who.contains(&format!("{} (", holder.id())) && who.contains("end that"), "{who}");
+        assert!(who.contains(&format!("{} (", holder.id())) && who.contains("end these"), "{who}");
         wait_until_unused(&points, LET_GO_WAIT).unwrap();
         holder.wait().unwrap();
         assert_eq!(unmount_unused(root.path()).unwrap(), Unmounted::Done);

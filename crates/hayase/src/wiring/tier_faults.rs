@@ -27,7 +27,7 @@ pub(crate) struct TierFaults {
 
 /// Why a text does not say that.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
-#[error("`{0}`: write seed=N,one-in=N,latency-us=N,rate=SIZE, each or none")]
+#[error("expected seed=N,one-in=N,latency-us=N,rate=SIZE, each optional")]
 pub(crate) struct TierFaultsError(String);
 
 /// `seed=7,one-in=20,latency-us=500,rate=100MiB`.

@@ -61,11 +61,16 @@ fn storage_that_can_not_be_used() {
     up(scene.path("file").to_str().unwrap(), &[]).says(&["not a directory"]);
     let storage = scene.path("storage");
     let storage = storage.to_str().unwrap();
-    up(storage, &["--shared", "900T"]).says(&["free, but the areas need", "smaller --shared"]);
+    up(storage, &["--shared", "900T"]).says(&["not enough space in storage", "smaller --shared"]);
     up(storage, &["--shared", "1K"]).says(&["--shared 1 KiB is too small", "16 MiB"]);
+    up(storage, &["--shared", "0"]).says(&["an area needs at least 16 MiB"]);
+    up(storage, &["--nodes", "100000"]).says(&["expected 1 to 200"]);
+    up("/proc", &[]).says(&["storage /proc: its file system stores no files"]);
+    up(storage, &["--tier", "s3:/bucket/x"]).says(&["did you mean s3://bucket/x?"]);
     up(storage, &["--nodes", "0"]).says(&["--nodes 0"]);
     up(storage, &["--nodes", "5000"]).says(&["--nodes 5000"]);
-    up(storage, &["--endpoint", "http://127.0.0.1:9"]).says(&["no --tier", "--tier s3://"]);
+    up(storage, &["--endpoint", "http://127.0.0.1:9"])
+        .says(&["--endpoint needs --tier", "--tier s3://"]);
     up(storage, &["--stripe", "1000"])
         .says(&["--stripe: a stripe of 1000 bytes", "multiple of 4 KiB"]);
     up(storage, &["--nodes", "2", "--width", "3"]).says(&["--width 3", "2 nodes"]);
@@ -124,4 +129,18 @@ fn a_registry_that_others_can_enter() {
     fs::create_dir(scene.path("run")).unwrap();
     fs::set_permissions(scene.path("run"), fs::Permissions::from_mode(0o777)).unwrap();
     scene.up(&[]).with(2).says(&["or others can enter it", "HAYASE_RUNTIME_DIR"]);
+}
+
+#[test]
+fn paths_that_are_nearly_right() {
+    let scene = Scene::new();
+    let (file, target) = (scene.path("f"), scene.path("to"));
+    fs::write(&file, "x").unwrap();
+    let stage = |source: &str| scene.hayase(&["stage", "in", source, target.to_str().unwrap()]);
+    stage(file.to_str().unwrap()).with(2).says(&["is not a directory", "--include NAME"]);
+    stage("s3:bucket/data").with(2).says(&["did you mean s3://bucket/data?"]);
+    scene
+        .hayase(&["noise", "--processors", "1000"])
+        .with(1)
+        .says(&["processor 1000 cannot be used"]);
 }

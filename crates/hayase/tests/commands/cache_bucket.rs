@@ -250,8 +250,8 @@ fn what_is_staged_out_behind_the_command_arrives() {
     };
     stage(&target, &[]).with(2).says(&["no job"]);
     bucket.up(&[]);
-    stage("s3://elsewhere/x", &[]).with(2).says(&["does not lie in the tier", "--background"]);
-    stage("kept", &[]).with(2).says(&["does not lie in the tier"]);
+    stage("s3://elsewhere/x", &[]).with(2).says(&["is not in the tier", "--background"]);
+    stage("kept", &[]).with(2).says(&["is not in the tier"]);
     // Packed, since it goes to a bucket; and loose, where a bucket's cache area has no links.
     let told = stage(&target, &[]).with(0);
     assert!(told.stderr.contains("on its way to the tier"), "{told:?}");

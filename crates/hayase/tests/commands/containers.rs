@@ -352,9 +352,9 @@ fn what_can_not_be_mounted_is_said() {
     let refused = |dir: &Path, point: &Path, code| {
         scene.hayase(&["mount", text(dir), text(point)]).with(code)
     };
-    refused(&data, &data, 2).says(&["lie in each other", "somewhere else"]);
-    refused(&data, &inside, 2).says(&["lie in each other"]);
-    refused(&path, &mount, 2).says(&["is a container itself", "the directory that it is in"]);
+    refused(&data, &data, 2).says(&["contain each other", "somewhere else"]);
+    refused(&data, &inside, 2).says(&["contain each other"]);
+    refused(&path, &mount, 2).says(&["is a container itself", "the directory above it"]);
     refused(&scene.path("missing"), &mount, 1).says(&["missing", "No such file"]);
     refused(&data, &scene.path("missing"), 1).says(&["missing", "No such file"]);
     let plain = scene.path("plain");

@@ -106,14 +106,32 @@ fn a_missing_or_unknown_verb_is_wrong_usage() {
     scene.hayase(&["up", "--tire", "/x"]).with(2).says(&["unexpected argument '--tire'"]);
     scene.hayase(&["up", "--deadline", "5"]).with(2).says(&["--tier"]);
     scene.hayase(&["up", "--tier", "ftp://a/b"]).with(2).says(&[
-        "needs a directory, a bucket or a Gfarm",
+        "expected a directory, a bucket or a Gfarm",
         "s3://",
         "gfarm:///",
     ]);
-    scene.hayase(&["up", "--shared", "lots"]).with(2).says(&["is no size", "300MiB"]);
-    scene.hayase(&["up", "--shared", "5parsecs"]).with(2).says(&["is no unit"]);
+    scene
+        .hayase(&["up", "--shared", "lots"])
+        .with(2)
+        .says(&["expected a number with a unit", "300MiB"]);
+    scene.hayase(&["up", "--shared", "5parsecs"]).with(2).says(&["unknown unit `parsecs`"]);
     scene.hayase(&["up", "--kernel-profile", "2.4"]).with(2).says(&["4.18", "6.9"]);
     scene.hayase(&["up", "--no-namespaces"]).with(2).says(&["--nodes"]);
-    scene.hayase(&["up", "--job", "Not_A_Name"]).with(2).says(&["can not name a job"]);
+    scene.hayase(&["up", "--job", "Not_A_Name"]).with(2).says(&["invalid job name"]);
     scene.hayase(&["run"]).with(2).says(&["CMD"]);
+}
+
+#[test]
+fn how_a_command_talks_is_an_option_of_all() {
+    let scene = Scene::new();
+    let coloured = |words: &[&str]| scene.hayase(words).with(0).stdout.contains('\x1b');
+    assert!(coloured(&["--color", "always", "up", "--help"]));
+    assert!(coloured(&["up", "--color=always", "--help"]));
+    assert!(!coloured(&["up", "--color=never", "--help"]));
+    scene.hayase(&["status", "-q"]).with(0);
+    scene.hayase(&["-vv", "status", "--no-progress"]).with(0);
+    scene.hayase(&["status", "-q", "-v"]).with(2).says(&["cannot be used with"]);
+    // What follows belongs to the program.
+    scene.hayase(&["exec", "true", "-q", "-v"]).with(2).says(&["no job"]);
+    scene.hayase(&["exec", "--", "-q", "-v"]).with(2).says(&["no job"]);
 }

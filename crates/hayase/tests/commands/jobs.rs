@@ -112,7 +112,7 @@ fn a_recycled_process_number_is_not_entered() {
     scene.hayase(&["exec", "--node", "1", "--", "true"]).with(0);
     fs::write(path.with_extension("json.copy"), "").unwrap();
     let told = scene.hayase(&["exec", "--node", "1", "--", "true"]).with(1);
-    told.says(&["whether node 1 of job t runs is not known", path.to_str().unwrap()]);
+    told.says(&["cannot tell whether node 1 of job t runs", path.to_str().unwrap()]);
     fs::write(&path, kept).unwrap();
 }
 
@@ -128,7 +128,7 @@ fn down_ends_what_it_can_judge_and_leaves_the_rest() {
     let told = scene.hayase(&["down"]).with(1);
     let path = path.to_str().unwrap();
     assert!(told.stdout.contains("is down in part"), "{told:#?}");
-    assert!(told.stdout.contains("whether node 1 of job t runs is not known"), "{told:#?}");
+    assert!(told.stdout.contains("cannot tell whether node 1 of job t runs"), "{told:#?}");
     assert!(told.stdout.contains(path), "{told:#?}");
     let of = |node: &str| {
         let all = scene.processes().into_iter();
@@ -296,7 +296,7 @@ fn of_a_dead_job_with_a_tier_nothing_is_said_to_be_there() {
         all.filter(|(_, line)| line.contains("hayase serve ")).collect::<Vec<_>>()
     };
     wait_until("its servers end", || servers().is_empty(), || format!("{:?}", servers()));
-    let unknown = "whether everything is in the tier is not known; 2 nodes do not answer";
+    let unknown = "it is unknown whether everything is in the tier; 2 nodes do not answer";
     for command in [&["top", "--count", "1"][..], &["status"]] {
         let told = scene.hayase(command).with(0).stdout;
         // The name of the scene's directory may end with a B.
@@ -321,7 +321,7 @@ fn flush_in_a_job_without_a_tier_says_so() {
     for path in [None, shared.to_str()] {
         let args: Vec<_> = ["flush"].into_iter().chain(path).collect();
         let told = scene.hayase(&args).with(2);
-        told.says(&["job t has no tier", "`shared` ends with the job", "stage out", "--tier"]);
+        told.says(&["job t has no tier", "files in `shared` are removed", "stage out", "--tier"]);
     }
 }
 
@@ -336,7 +336,7 @@ fn a_layout_is_set_where_it_means_something_and_nowhere_else() {
     scene
         .hayase(&[&set[..], &[shared.to_str().unwrap()]].concat())
         .with(2)
-        .says(&["which only its nodes see", "hayase exec --job t"]);
+        .says(&["which is visible only on its nodes", "hayase exec --job t"]);
     let on_node = |args: &[&str]| {
         let exec = ["exec", "--node", "0", "--", env!("CARGO_BIN_EXE_hayase")];
         scene.hayase(&[&exec[..], args].concat())
@@ -345,14 +345,14 @@ fn a_layout_is_set_where_it_means_something_and_nowhere_else() {
     let script = format!("cd {}; echo 1 >full; : >empty; ln -s / out", path(""));
     scene.hayase(&["exec", "--node", "0", "--", "sh", "-c", &script]).with(0);
     for file in ["full", "empty"] {
-        set_on(&path(file)).with(2).says(&["is no directory", "make a directory"]);
-        on_node(&["layout", "unset", &path(file)]).with(2).says(&["is no directory"]);
+        set_on(&path(file)).with(2).says(&["is not a directory", "create a directory"]);
+        on_node(&["layout", "unset", &path(file)]).with(2).says(&["is not a directory"]);
     }
     set_on(&path("out/var")).with(2).says(&["/var is in no area of a job"]);
     set_on(&scene.path("mount/local").display().to_string()).with(2).says(&["in the local area"]);
     set_on(&path("gone")).with(1).says(&["No such file"]);
     let wide = on_node(&["layout", "set", "--width", "9", &path("")]).with(2);
-    wide.says(&["over 9 nodes: the job has fewer", "--width 0"]);
+    wide.says(&["cannot stripe over 9 nodes", "--width 0"]);
     set_on(&path("")).with(0);
     let got = on_node(&["layout", "get", &path("")]).with(0).stdout;
     assert!(got.contains("striped, 64 KiB over all nodes"), "{got}");
@@ -375,7 +375,7 @@ fn a_file_of_an_mpi_program_keeps_its_layout() {
     let file = file.to_str().unwrap();
     for verb in ["set", "unset"] {
         let told = scene.hayase(&["layout", verb, file]).with(2);
-        told.says(&["was written through MPI-IO", "make a directory"]);
+        told.says(&["is a container", "create a directory"]);
     }
     assert!(scene.hayase(&["layout", "get", file]).with(0).stdout.contains(": recorded"));
 }
@@ -392,7 +392,7 @@ fn one_name_one_job_one_storage() {
     let mut other = scene.start_command("up", &["--nodes", "2", "--job", "t"]);
     other.env("HAYASE_RUNTIME_DIR", scene.path("other")).args(["--json"]);
     let told = done(&other.output().unwrap()).with(2);
-    assert!(told.stderr.contains("already holds a job named t"), "{told:#?}");
+    assert!(told.stderr.contains("already has a job named t"), "{told:#?}");
     // Another name, the same mount point.
     scene.up(&["--nodes", "2", "--job", "u"]).with(2).says(&["job t has its areas there"]);
     let status = json(&scene.hayase(&["status", "--json"]).with(0).stdout);
@@ -452,7 +452,7 @@ fn down_keeps_the_storage_when_asked() {
     let told = json(&scene.hayase(&["down", "--keep", "--json"]).with(0).stdout);
     assert_eq!(told["kept"], scene.path("storage/t").to_str().unwrap());
     assert!(scene.path("storage/t/node-1/shared.img").exists());
-    scene.up(&["--nodes", "2", "--job", "t"]).with(2).says(&["already holds a job named t"]);
+    scene.up(&["--nodes", "2", "--job", "t"]).with(2).says(&["already has a job named t"]);
     fs::remove_dir_all(scene.path("storage/t")).unwrap();
 }
 

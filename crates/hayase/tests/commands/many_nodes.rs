@@ -23,7 +23,7 @@ fn doctor_tells_where_servers_would_listen() {
     assert_eq!(listening, serde_json::json!([]));
     let (check, _) = exposed(&scene.hayase(&["doctor", "--json", "--hosts", "a[1"]).stdout);
     assert_eq!(check["health"], "warn", "{check}");
-    assert!(check["found"].as_str().unwrap().contains("is no list of hosts"), "{check}");
+    assert!(check["found"].as_str().unwrap().contains("invalid list of hosts"), "{check}");
 }
 
 #[test]
@@ -62,16 +62,16 @@ fn doctor_warns_of_public_addresses() {
 fn storage_nodes_that_can_not_be_are_refused_before_anything_is_made() {
     let scene = Scene::new();
     for (wish, said) in [
-        ("0", "no node carries storage"),
+        ("0", "no node stores files"),
         ("4", "the job has 3 nodes"),
-        ("1,3", "node 3 is to carry storage, but the job has 3 nodes"),
+        ("1,3", "node 3 cannot store files: the job has 3 nodes"),
         ("n1,x", "no node of the job is called `x`"),
-        ("2-1,0", "`2-1` is no range of nodes"),
+        ("2-1,0", "`2-1` is not a node number or a range"),
     ] {
         scene.up(&["--nodes", "3", "--storage-nodes", wish]).with(2).says(&[said]);
     }
     let wide = ["--nodes", "3", "--storage-nodes", "2", "--stripe", "64K", "--width", "3"];
-    scene.up(&wide).with(2).says(&["the job has 2 nodes with storage"]);
+    scene.up(&wide).with(2).says(&["only 2 nodes of the job store files"]);
     assert!(!scene.path("run/t").exists());
     scene.check_nothing_left();
 }

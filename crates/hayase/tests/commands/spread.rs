@@ -337,7 +337,7 @@ fn nodes_write_packs_anew_and_mix_nothing() {
     scene
         .hayase(&["stage", "out", "shared/out", &inside, "--spread", "shard"])
         .with(2)
-        .says(&["lies in"]);
+        .says(&["is inside"]);
 }
 
 #[test]
@@ -348,8 +348,8 @@ fn what_nodes_can_not_copy_is_said() {
     };
     check(&["stage", "in", "tree", "shared/in", "--spread", "shard"], &["no job"]);
     check(&["run", "--in", "tree", "--", "true"], &["SRC:AREA/PATH"]);
-    check(&["run", "--in", "tree:cache/x", "--", "true"], &["no place in an area"]);
-    check(&["run", "--out", "cache/x:y", "--", "true"], &["no place in an area"]);
+    check(&["run", "--in", "tree:cache/x", "--", "true"], &["is not a path in an area"]);
+    check(&["run", "--out", "cache/x:y", "--", "true"], &["is not a path in an area"]);
     let Some(scene) = Scene::with_nodes("what_nodes_can_not_copy_is_said") else { return };
     scene.up(&["--nodes", "2"]).with(0);
     make_tree(&scene);
@@ -357,18 +357,18 @@ fn what_nodes_can_not_copy_is_said() {
         scene.hayase(&[&["stage", "in", "tree", target][..], more].concat()).with(2).says(words);
     };
     stage("shared/in", &["--spread", "copy"], &["--spread shard"]);
-    stage("shared/../in", &["--spread", "shard"], &["no place in an area"]);
-    stage("shared/in", &["--to-nodes", "3"], &["the job has 2 nodes"]);
+    stage("shared/../in", &["--spread", "shard"], &["is not a path in an area"]);
+    stage("shared/in", &["--to-nodes", "3"], &["the job has only 2 nodes"]);
     let none = scene.hayase(&["stage", "in", "none", "shared/in", "--spread", "shard"]);
     none.with(2).says(&["there is no directory", "none"]);
     let out = |source, more: &[&str], words: &[&str]| {
         scene.hayase(&[&["stage", "out", source, "to"][..], more].concat()).with(2).says(words);
     };
     out("shared/in", &["--spread", "copy"], &["invalid value 'copy'", "shard"]);
-    out("tree", &["--spread", "shard"], &["no place in an area", "shared/PATH"]);
-    out("shared/none", &["--spread", "shard"], &["is not there", "below $HAYASE_SHARED"]);
-    out("local/none", &["--from-nodes", "2"], &["is not there"]);
-    out("shared/in", &["--from-nodes", "3"], &["the job has 2 nodes"]);
+    out("tree", &["--spread", "shard"], &["is not a path in an area", "shared/PATH"]);
+    out("shared/none", &["--spread", "shard"], &["does not exist", "relative to $HAYASE_SHARED"]);
+    out("local/none", &["--from-nodes", "2"], &["does not exist"]);
+    out("shared/in", &["--from-nodes", "3"], &["the job has only 2 nodes"]);
     out("shared/in", &["--spread", "shard", "--background"], &["cannot be used with"]);
 }
 
@@ -396,10 +396,7 @@ fn a_run_chooses_names_and_keys_of_what_it_copies() {
     let told = run(&[&out[..], &keys, &which].concat(), script).with(0);
     assert_eq!(told.stdout.lines().find(|line| line.trim().len() == 1), Some("3"), "{told:?}");
     scene.check_nothing_left();
-    scene
-        .hayase(&["stage", "in", "out", "back", "--key-file", "key"])
-        .with(2)
-        .says(&["does not open"]);
+    scene.hayase(&["stage", "in", "out", "back", "--key-file", "key"]).with(2).says(&["wrong key"]);
     scene.hayase(&["stage", "in", "out", "back", "--key-file", "other"]).with(0);
     let mut names: Vec<_> = ["d.dat", "sub/a.dat", "sub/b.dat", "sub/c.tmp"].to_vec();
     names.retain(|name| scene.path(&format!("back/{name}")).exists());
@@ -407,9 +404,9 @@ fn a_run_chooses_names_and_keys_of_what_it_copies() {
     // Said before anything starts, and with options that there are.
     run(&["--key-file", "key", "--out", "shared/in:plain", "--out-key-file", "other"], "false")
         .with(2)
-        .says(&["only packs are sealed", "--pack 16MiB"]);
+        .says(&["only packs can be sealed", "--pack 16MiB"]);
     run(&[], "false").with(2).says(&["sealed", "--key-file"]);
-    run(&["--pack", "16MiB"], "false").with(2).says(&["there is no --out"]);
+    run(&["--pack", "16MiB"], "false").with(2).says(&["need --out"]);
     scene.check_nothing_left();
     // A sealed target wants its own key, and what is not there is said to be missing.
     let unsealed = ["--key-file", "key", "--out", "shared/in:out", "--pack", "64KiB"];
@@ -417,7 +414,7 @@ fn a_run_chooses_names_and_keys_of_what_it_copies() {
     scene.hayase(&["down"]).with(0);
     run(&["--key-file", "key", "--out", "shared/results:plain"], "true")
         .with(2)
-        .says(&["no program made such a directory", "ls $HAYASE_SHARED"]);
+        .says(&["no program created it", "ls $HAYASE_SHARED"]);
     scene.hayase(&["down"]).with(0);
 }
 
@@ -446,6 +443,6 @@ fn a_run_takes_what_each_node_has_of_its_own() {
     assert_eq!(read("results/node-2/name").as_deref(), Some("2\n"));
     run("1", &on(0), "alone").with(0);
     assert_eq!(read("alone/name").as_deref(), Some("0\n"));
-    run("2", "true", "none").with(2).says(&["local/out is not there", "stays up"]);
+    run("2", "true", "none").with(2).says(&["local/out does not exist", "stays up"]);
     scene.hayase(&["down"]).with(0);
 }

@@ -13,27 +13,27 @@ pub enum PackError {
     #[error("{place} holds no packs")]
     NoPacks { place: String },
     /// Packs, and no index that says what counts of them.
-    #[error("{place} holds packs, and no index of them")]
+    #[error("{place} has packs without an index")]
     IndexLost { place: String },
     /// Nothing is to be made again.
-    #[error("the packs in {place} have an index")]
+    #[error("the packs in {place} already have an index")]
     IndexThere { place: String },
     /// What is sealed is opened only by who copies it to plain files.
     #[error("the source {place} holds sealed packs")]
     SourceSealed { place: String },
     /// Nothing to be kept, and everything else to be removed.
-    #[error("there is nothing in {place}, and everything at the target would be removed")]
+    #[error("{place} is empty, and all files at the target would be removed")]
     RemovesAll { place: String },
     /// Nothing at all where a tree was to be: a store has no empty directories.
-    #[error("there is nothing in {place}")]
+    #[error("{place} is empty or does not exist")]
     Nothing { place: String },
     /// Loose files would not be seen beside the packs.
     #[error(
-        "{place} holds packs, and this copy makes none: readers would go on taking what is packed"
+        "{place} has packs, and this copy does not create packs: readers would still read the packs"
     )]
     TargetPacked { place: String },
     /// Loose files would come back when they are removed from the packs.
-    #[error("{place} holds files that are not packed, and this copy makes packs")]
+    #[error("{place} has files that are not packed, and this copy creates packs")]
     TargetLoose { place: String },
     /// Bytes are not what was written: damage, truncation, or somebody's intent.
     #[error("{object} is damaged: {why}")]
@@ -54,7 +54,7 @@ pub enum PackError {
     #[error("{why}")]
     InTheWay { why: &'static str },
     /// More would go than the person allowed.
-    #[error("{count} names would be removed, and at most {max} may: none was")]
+    #[error("{count} names would be removed, but --max-delete is {max}: nothing was removed")]
     TooManyRemovals { count: u64, max: u64 },
     /// Written by a later version.
     #[error("{object} has version {found} of the format; this program reads version 1")]
@@ -66,28 +66,30 @@ pub enum PackError {
     #[error("a key was given, but the packs in {place} are not sealed")]
     KeyUnexpected { place: String },
     /// Another key.
-    #[error("this key does not open the packs in {place}: they want key {wanted}, this is {given}")]
+    #[error("wrong key for the packs in {place}: they need key {wanted}, this is {given}")]
     WrongKey { place: String, wanted: String, given: String },
     /// Sealed packs, and no object that holds their data key.
-    #[error("{place}/.hayase-packs/key.json is gone: without it no key opens the packs there")]
+    #[error("{place}/.hayase-packs/key.json is missing: without it no key opens the packs")]
     KeyLost { place: String },
     /// Nobody else may write the first key, and the storage can not promise that.
-    #[error("begin sealed packs in {place}: the storage can not make a key only where none is")]
+    #[error(
+        "cannot create sealed packs in {place}: the storage cannot create an object only if it does not exist"
+    )]
     FirstKey { place: String },
     /// A bucket may hold both, a tree does not.
-    #[error("the packs in {place} make no tree: {name} is both a file and a directory")]
+    #[error("the packs in {place} are not a tree: {name} is both a file and a directory")]
     TwoKinds { place: String, name: String },
     /// No key at all.
     #[error("{0}")]
     KeyFormat(&'static str),
     /// The system gives no randomness.
-    #[error("the system gives no random numbers")]
+    #[error("the system provides no random numbers")]
     Random,
     /// The file was not what it was when staging began.
     #[error("{name} changed while it was read")]
     Changed { name: String },
     /// Another process changed the set meanwhile.
-    #[error("somebody else changed the packs in {place} at the same time; nothing was replaced")]
+    #[error("another program changed the packs in {place} at the same time; nothing was replaced")]
     Conflict { place: String },
     /// A name of the tree and the place together are too long.
     #[error(transparent)]
@@ -106,57 +108,55 @@ impl PackError {
                 "name the directory that `hayase pack create` or `hayase stage out --pack` wrote",
             ),
             Self::IndexLost { .. } => Some(
-                "make one with `hayase pack reindex`; a first copy that was interrupted within a day goes on when it is run again",
+                "rebuild it with `hayase pack reindex`; to continue a first copy that was interrupted within a day, run it again",
             ),
             Self::IndexThere { .. } => Some(
-                "`hayase pack verify` tells whether it is damaged; if it is, move the index-* files away first",
+                "`hayase pack verify` checks whether it is damaged; if so, move the index-* files away first",
             ),
             Self::SourceSealed { .. } => {
                 Some("copy it to plain files first, with `hayase stage in` and the key")
             }
             Self::RemovesAll { .. } => {
-                Some("look whether the source is mounted; if it is meant, give --max-delete N")
+                Some("check whether the source is mounted; if you mean it, use --max-delete N")
             }
             Self::Nothing { .. } => Some(
-                "look at the name; to copy one object, name what is above it and give --include NAME",
+                "check the name; to copy one object, name the prefix above it and use --include NAME",
             ),
             Self::TargetPacked { .. } => Some(
                 "copy to another place, or remove the directory .hayase-packs there first; `stage out --pack` adds to packs",
             ),
             Self::TargetLoose { .. } => Some(
-                "copy to another place, or remove what is there first; `stage out --pack none` adds to files",
+                "copy to another place, or remove the files first; `stage out --pack none` adds to files",
             ),
             Self::Damaged { .. } | Self::Line { .. } | Self::Entry { .. } => Some(
                 "`hayase pack verify` lists all damage; write the packs again from their source",
             ),
-            Self::LeftOut { .. } => Some("give it another name or leave it out with --exclude"),
-            Self::InTheWay { .. } => Some("move what stands there away, or choose --delete"),
+            Self::LeftOut { .. } => Some("rename it, or exclude it with --exclude"),
+            Self::InTheWay { .. } => Some("move it away, or use --delete"),
             Self::TooManyRemovals { .. } => {
-                Some("see what would go with --dry-run, then choose --max-delete")
+                Some("list the names with --dry-run, then choose --max-delete")
             }
             Self::Version { .. } => Some("use a newer hayase"),
             Self::KeyLost { .. } => Some(
-                "put a copy of it back, also one from before a `pack rekey`; without one the data is lost",
+                "restore a copy of it, even one from before a `pack rekey`; without a copy the data is lost",
             ),
             Self::FirstKey { .. } => Some(
-                "give credentials, or HAYASE_S3_CONDITIONAL=trusted where the store is known to know If-None-Match; or do not seal",
+                "set credentials; or set HAYASE_S3_CONDITIONAL=trusted if the store supports If-None-Match; or do not seal",
             ),
             Self::KeyMissing { .. } => {
                 Some("give the key with --key-file, --key-env or --key-command")
             }
             Self::WrongKey { .. } => {
-                Some("give the key by which they were sealed, or rekeyed since")
+                Some("use the key of the last `pack rekey`, or the one that sealed them")
             }
-            Self::KeyUnexpected { .. } => {
-                Some("leave the key out, or look whether the place is right")
-            }
+            Self::KeyUnexpected { .. } => Some("omit the key, or check the path"),
             Self::KeyFormat(_) => Some(
-                "make one with `openssl rand -hex 32 > KEYFILE`, and keep it: without it the data is lost",
+                "create one with `openssl rand -hex 32 > KEYFILE`, and keep it: without it the data is lost",
             ),
             Self::Changed { .. } | Self::Conflict { .. } => Some("run the same command again"),
-            Self::TwoKinds { .. } => Some(
-                "copy them with `hayase stage in`, and leave one of the two out with --exclude",
-            ),
+            Self::TwoKinds { .. } => {
+                Some("copy them with `hayase stage in`, and exclude one of the two with --exclude")
+            }
             Self::Unwritten { .. } | Self::Random | Self::Key(_) | Self::Compress { .. } => None,
         }
     }

@@ -271,7 +271,7 @@ impl Shared<'_> {
         })
     }
 
-    /// Reads a file by `read`, again and again while the tier is out of reach, and a few times where the
+    /// Reads a file by `read`, again and again while the tier is unreachable, and a few times where the
     /// file changed meanwhile or did not come as it was stored.
     pub(super) fn until_whole<T>(
         &self,

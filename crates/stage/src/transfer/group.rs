@@ -52,7 +52,9 @@ impl Shared<'_> {
                 Ok(key) => {
                     keys.push(key);
                     ready.push((task, data));
-                    self.moves(data.len());
+                    self.bandwidth.wait(data.len());
+                    // They arrive together: otherwise a slow line would show nothing for seconds.
+                    self.arrived(data.len());
                 }
                 Err(error) => self.failed(&task.item.name.to_string(), error),
             }

@@ -371,13 +371,14 @@ impl Shared<'_> {
                     Progress::add(&self.progress.bytes_resumed, len as u64);
                     return Ok(());
                 }
-                self.moves(len);
+                self.bandwidth.wait(len);
                 let writing = self.again(|| timed(|| Ok(upload.put_part(number, data)?)))?;
+                self.arrived(len);
                 requests.ended(len, reading + writing);
                 Ok(())
             }
             Way::InOrder(way) => {
-                self.moves(len);
+                self.bandwidth.wait(len);
                 requests.ended(len, reading);
                 self.write_in_turn(large, way, (part, start), data)
             }
@@ -421,7 +422,8 @@ impl Shared<'_> {
             })
         })?;
         if crc32c.is_some() {
-            self.moves(len);
+            self.bandwidth.wait(len);
+            self.arrived(len);
             self.part_requests.ended(len, took);
         }
         Ok(crc32c)
@@ -445,6 +447,7 @@ impl Shared<'_> {
         }
         let (next, upload) = &mut *place;
         upload.as_mut().expect("it is taken after the last part").write_at(start, data)?;
+        self.arrived(data.len());
         *next += 1;
         drop(place);
         way.moved_on.notify_all();

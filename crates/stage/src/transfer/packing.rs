@@ -58,7 +58,9 @@ impl Shared<'_> {
                     continue;
                 }
             };
-            self.moves(data.len());
+            // They arrive with their pack, which is one object of some MiB.
+            self.bandwidth.wait(data.len());
+            self.arrived(data.len());
             // Two members of one name help nobody who opens it with tar.
             let is_taken = names.contains([item.name.as_bytes(), b".zst"].concat().as_slice());
             let compression = if is_taken { Compression::None } else { self.packs().compression };
@@ -210,7 +212,8 @@ impl Shared<'_> {
             let len = (item.bytes() - at).min(PIECE_BYTES as u64) as usize;
             bytes.read(at, len, &mut piece)?;
             sum.update(&piece);
-            self.moves(len);
+            self.bandwidth.wait(len);
+            self.arrived(len);
             take(at, &piece)?;
             at += len as u64;
         }

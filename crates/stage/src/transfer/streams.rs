@@ -225,11 +225,13 @@ impl Shared<'_> {
             self.remove_other(task)?;
         }
         let key = self.target.key(item.name.as_bytes())?;
-        self.moves(data.len());
+        self.bandwidth.wait(data.len());
         self.again(|| {
             self.target.tier.put(&key, attributes(item), data, Precondition::Any)?;
             Ok(())
-        })
+        })?;
+        self.arrived(data.len());
+        Ok(())
     }
 }
 

@@ -55,10 +55,10 @@ pub(super) mod code {
 
 pub(super) const IS_DIRECTORY: &str = "it is a directory";
 pub(super) const IS_LINK: &str = "it is a symbolic link, and links are not followed";
-pub(super) const FILE_ON_THE_WAY: &str = "a name on the way is no directory";
+pub(super) const FILE_ON_THE_WAY: &str = "a parent is not a directory";
 pub(super) const LINK_ON_THE_WAY: &str =
     "a name on the way is a symbolic link, and links are not followed";
-pub(super) const NO_LINK: &str = "it is no symbolic link";
+pub(super) const NO_LINK: &str = "it is not a symbolic link";
 
 /// What a failed call means for the caller of a tier.
 pub(super) fn sorted(failure: &Failure, action: Action, path: String) -> TierError {
@@ -75,7 +75,7 @@ pub(super) fn sorted(failure: &Failure, action: Action, path: String) -> TierErr
         NOT_A_DIRECTORY | IS_A_FILE => no_object(FILE_ON_THE_WAY),
         LINKS | IS_A_LINK => no_object(IS_LINK),
         NOT_A_LINK => no_object(NO_LINK),
-        NOT_A_FILE => no_object("it is no regular file"),
+        NOT_A_FILE => no_object("it is not a regular file"),
         NOT_PERMITTED | DENIED | READ_ONLY => {
             TierError::Denied { action, path, source: source(io::ErrorKind::PermissionDenied) }
         }
@@ -84,7 +84,7 @@ pub(super) fn sorted(failure: &Failure, action: Action, path: String) -> TierErr
         AUTHENTICATION | EXPIRED | CREDENTIAL | NO_SUCH_USER => TierError::Refused {
             action,
             path,
-            what: format!("Gfarm does not accept who asks ({})", failure.text),
+            what: format!("Gfarm rejects the user ({})", failure.text),
             help: "look at the key or certificate with which `gfls /` works (`gfkey -e` tells how long a shared key lasts), and at the user map",
         },
         code if is_out_of_reach(code) => {
@@ -125,7 +125,7 @@ pub(super) fn not_loaded(why: NotLoaded, path: String) -> TierError {
     let (a, b, c) = VERSION_MIN;
     let (what, help) = match why {
         NotLoaded::Absent(why) => (
-            format!("libgfarm can not be loaded ({why})"),
+            format!("cannot load libgfarm ({why})"),
             "install Gfarm's client library: on Debian and Ubuntu the package `libgfarm1`, elsewhere `gfarm-libs` or `gfarm-client`",
         ),
         NotLoaded::Lacks(name) => (
@@ -227,10 +227,10 @@ mod tests {
         check(code::NO_SUCH_NAME, ": no such object", false);
         check(code::NO_SPACE, ": the tier is full", true);
         check(code::QUOTA, ": the quota on the tier is used up", true);
-        check(code::NO_HOST, ": the tier is out of reach", true);
-        check(61, ": the tier is out of reach", true); // connection refused
+        check(code::NO_HOST, ": the tier is unreachable", true);
+        check(61, ": the tier is unreachable", true); // connection refused
         check(code::IS_A_LINK, ": it is a symbolic link, and links are not followed", false);
-        check(code::AUTHENTICATION, ": Gfarm does not accept who asks (words)", false);
+        check(code::AUTHENTICATION, ": Gfarm rejects the user (words)", false);
         check(code::OF_THE_LIBRARY + 3, ": libgfarm refuses (words)", false);
         check(5, "", false);
         check(-1, "", false);
@@ -266,7 +266,7 @@ mod tests {
     #[test]
     fn who_has_no_library_is_told_its_package() {
         let error = not_loaded(NotLoaded::Absent("no file".into()), "gfarm:///".into());
-        assert!(error.to_string().contains("libgfarm can not be loaded (no file)"), "{error}");
+        assert!(error.to_string().contains("cannot load libgfarm (no file)"), "{error}");
         assert!(error.help().is_some_and(|help| help.contains("libgfarm1")));
         let error = not_loaded(NotLoaded::Old((2, 7, 3)), "gfarm:///".into());
         assert!(error.to_string().contains("version 2.7.3; 2.7.17 is the first"), "{error}");

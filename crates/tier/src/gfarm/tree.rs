@@ -16,7 +16,7 @@ impl Gfarm {
         match stat.kind {
             Kind::Directory => Ok(stat),
             Kind::Link => Err(self.refused(action, key, error::IS_LINK)),
-            Kind::File => Err(self.refused(action, key, "it is no directory")),
+            Kind::File => Err(self.refused(action, key, "it is not a directory")),
         }
     }
 

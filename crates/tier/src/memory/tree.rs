@@ -14,7 +14,7 @@ impl State {
     fn no_directory(&self, action: Action, key: &Key) -> TierError {
         let path = key.to_string();
         if self.is_no_directory(key) {
-            return TierError::NotObject { action, path, what: "it is no directory" };
+            return TierError::NotObject { action, path, what: "it is not a directory" };
         }
         self.refusal(true, action, key).unwrap_or(TierError::Missing { action, path })
     }
@@ -23,7 +23,7 @@ impl State {
     fn no_link(&self, action: Action, key: &Key) -> TierError {
         let path = key.to_string();
         if self.objects.contains_key(key) {
-            return TierError::NotObject { action, path, what: "it is no symbolic link" };
+            return TierError::NotObject { action, path, what: "it is not a symbolic link" };
         }
         self.refusal(true, action, key).unwrap_or(TierError::Missing { action, path })
     }

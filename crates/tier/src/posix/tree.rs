@@ -90,6 +90,6 @@ impl Tree for Posix {
 impl Posix {
     fn no_link(&self, action: Action, key: &Key) -> TierError {
         let path = self.root.shown(key.as_bytes());
-        TierError::NotObject { action, path, what: "it is no symbolic link" }
+        TierError::NotObject { action, path, what: "it is not a symbolic link" }
     }
 }

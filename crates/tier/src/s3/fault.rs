@@ -250,21 +250,21 @@ impl Answer {
             ),
             "ExpiredToken" | "InvalidToken" | "TokenRefreshRequired" => (
                 format!("the session of {} has ended: {said}", access_key(client)),
-                "log in again; keys of a role or in a profile file are read anew by themselves",
+                "log in again; keys of a role or in a profile file are read again automatically",
             ),
             "RequestTimeTooSkewed" => (
                 "the clock of this node and that of the server differ too much".into(),
                 "set the clock (chronyc, timedatectl)",
             ),
             "NoSuchBucket" => (
-                format!("there is no bucket `{bucket}` at {endpoint}"),
+                format!("no bucket `{bucket}` at {endpoint}"),
                 "make the bucket, or look at its name, the endpoint and the region",
             ),
             "InvalidBucketName" => {
                 (format!("{endpoint} takes no bucket `{bucket}`"), "look at the bucket's name")
             }
             code if code.starts_with("KMS.") || code == "InvalidEncryptionAlgorithmError" => (
-                format!("the server can not use the encryption that was asked for: {said}"),
+                format!("the server does not support the requested encryption: {said}"),
                 "look at the encryption's setting and the name of its key",
             ),
             _ if matches!(self.status, 301 | 307 | 308 | 400) && self.region.is_some() => (

@@ -100,7 +100,7 @@ fn ask(client: &Client, question: &Request<'_>) -> Result<ServerPage, Fault> {
     client.call(question, client.settings.attempts, |exchange| {
         let document = exchange.document().map_err(Fault::Transport)?;
         let root = Element::parse(&document).map_err(|why| {
-            Fault::Corrupt(format!("the server's listing can not be read: {why}"))
+            Fault::Corrupt(format!("cannot parse the listing of the server: {why}"))
         })?;
         parse(&root).map_err(Fault::Corrupt)
     })
@@ -147,7 +147,7 @@ fn entry(root: &[u8], request: &ListRequest, listed: &Listed) -> Option<Entry> {
         return None;
     }
     let kind = match (Key::new(directory.unwrap_or(&name)), listed.meta) {
-        (Err(_), _) => EntryKind::Other("its name can not be that of a file"),
+        (Err(_), _) => EntryKind::Other("its name cannot be a file name"),
         (Ok(_), _) if marks => EntryKind::Directory,
         (Ok(_), Some(_)) if directory.is_some() => EntryKind::Other("its name ends with a slash"),
         (Ok(_), Some(meta)) => EntryKind::Object(meta),
@@ -178,7 +178,7 @@ mod tests {
     fn names_are_objects_directories_or_neither() {
         let (all, one) = (ListRequest::all("d/"), ListRequest::one_level("d/"));
         let marked = ListRequest { marks: true, ..ListRequest::all("d/") };
-        let strange = "its name can not be that of a file";
+        let strange = "its name cannot be a file name";
         for (request, name, size, expected) in [
             (&all, "p/d/a", Some(5), "d/a"),
             (&all, "p/d/", Some(0), "-"),

@@ -250,7 +250,7 @@ pub(super) fn abort(client: &Client, key: &str, id: &str) -> Result<(), Fault> {
 
 pub(super) fn document(bytes: &[u8]) -> Result<Element, Fault> {
     let root = Element::parse(bytes)
-        .map_err(|why| Fault::Corrupt(format!("the server's answer can not be read: {why}")))?;
+        .map_err(|why| Fault::Corrupt(format!("cannot parse the answer of the server: {why}")))?;
     match Answer::of_element(&root) {
         Some(answer) => Err(Fault::Answer(Box::new(answer))),
         None => Ok(root),

@@ -144,22 +144,22 @@ pub struct S3Settings {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SettingsError {
     /// Not `s3://bucket[/prefix]`.
-    #[error("`{0}` is no S3 URL; it looks like s3://bucket or s3://bucket/prefix")]
+    #[error("invalid S3 URL `{0}`: expected s3://BUCKET or s3://BUCKET/PREFIX")]
     NotS3(String),
     /// Against the rules of bucket names.
-    #[error("`{0}` can be no bucket: 3 to 63 letters a-z, digits, `.`, `-` or `_`")]
+    #[error("invalid bucket name `{0}`: use 3 to 63 characters of a-z, 0-9, `.`, `-` and `_`")]
     Bucket(String),
     /// A prefix that can be no directory.
-    #[error("the prefix in the URL is no path below a bucket")]
+    #[error("invalid prefix in the URL")]
     Prefix(#[from] KeyError),
     /// Parts that no server takes, or that would not fit into memory.
-    #[error("parts of {0} can not be: 5 MiB to 512 MiB")]
+    #[error("invalid part size {0}: expected 5 MiB to 512 MiB")]
     Part(ByteCount),
     /// Not `http[s]://host[:port]`.
-    #[error("`{0}` is no endpoint; it looks like https://host or http://host:port, without a path")]
+    #[error("invalid endpoint `{0}`: expected https://HOST or http://HOST:PORT, without a path")]
     Endpoint(String),
     /// A variable of ours with a text that it does not know.
-    #[error("{name} is `{value}`, where {expected} can be meant")]
+    #[error("invalid {name} `{value}`: expected {expected}")]
     Variable {
         /// Which.
         name: &'static str,
@@ -169,7 +169,7 @@ pub enum SettingsError {
         expected: &'static str,
     },
     /// SSE-C without a key.
-    #[error("HAYASE_S3_SSE is `c`, and HAYASE_S3_SSE_C_KEY_FILE names no key")]
+    #[error("HAYASE_S3_SSE is `c`, but HAYASE_S3_SSE_C_KEY_FILE is not set")]
     NoKeyFile,
     /// A key that can not be read.
     #[error("the key in {}: {why}", .path.display())]

@@ -331,7 +331,7 @@ fn each_wrong_setting_has_its_own_words() {
     check(error(403, "NotSignedUp"), "does not know the access key `AK`");
     check(error(403, "XAdminUserNotFound"), "does not know the access key `AK`");
     check(error(403, "SignatureDoesNotMatch"), "the secret of the access key `AK` is wrong");
-    check(error(404, "NoSuchBucket"), "there is no bucket `bucket` at http://127.0.0.1");
+    check(error(404, "NoSuchBucket"), "no bucket `bucket` at http://127.0.0.1");
     check(error(400, "InvalidBucketName"), "takes no bucket `bucket`");
     check(Reply::Answer(200, vec![], b"<html></html>".to_vec()), "is no S3 server");
     check(Reply::Raw(b"SSH-2.0-OpenSSH_9\r\n".to_vec()), "no S3 server answers");

@@ -296,7 +296,7 @@ fn evicted(job: &Job, tier: &TierDir) -> TestResult {
     let told = explain()?.stdout;
     ensure!(told.contains("no bytes of it are here") && told.contains(", 0 B allocated"), "{told}");
     let again = evict()?.stdout;
-    ensure!(again.contains("1 files were only in the tier before"), "{again}");
+    ensure!(again.contains("already evicted: 1 file"), "{again}");
     for node in [1, 0] {
         expect_file(&job.node(node)?, &path, &bytes)?;
     }

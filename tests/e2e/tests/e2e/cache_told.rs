@@ -41,12 +41,12 @@ fn missing_is_told() -> TestResult {
     eventually(BACK, || {
         let status = cluster.run("status", &["--ledger"])?.success()?.stdout;
         ensure!(status.contains("failed") && status.contains("too <large>"), "{status}");
-        ensure!(status.contains("12 MiB in 1 files left") && status.contains(" %: "), "{status}");
+        ensure!(status.contains("12 MiB in 1 file left") && status.contains(" %: "), "{status}");
         Ok(())
     })?;
     let top = cluster.run("top", &["--interval", "1", "--count", "2"])?.success()?.stdout;
     ensure!(top.lines().count() == 2, "{top}");
-    ensure!(top.lines().all(|line| line.contains("12 MiB in 1 files left")), "{top}");
+    ensure!(top.lines().all(|line| line.contains("12 MiB in 1 file left")), "{top}");
     let counted = cluster.run("status", &["--prometheus"])?.success()?.stdout;
     let value = |name: &str, node: u16| {
         let node = format!("node=\"{node}\"");
@@ -61,7 +61,7 @@ fn missing_is_told() -> TestResult {
     let page = tier.path().with_extension("html");
     let path = page.display().to_string();
     let told = cluster.run("report", &["--output", &path])?.success()?.stdout;
-    ensure!(told.contains("not in the tier: 1 files, 12 MiB"), "{told}");
+    ensure!(told.contains("not in the tier: 1 file, 12 MiB"), "{told}");
     check_page(&page)?;
     job.restart_actors();
     let down = cluster.run("down", &["--drain", "0", "--report", &path])?;
@@ -138,7 +138,7 @@ fn verified(job: &Job, tier: &TierDir) -> TestResult {
     let evict = [program.as_path(), "evict".as_ref(), copy.as_ref()];
     run(&mut cluster.exec(0, &evict), BACK)?.success()?;
     let told = cluster.run_on(0, "flush", &["--verify", &job.cached("d/f0")])?.success()?.stdout;
-    ensure!(told.contains("verified: 1 files, 9 MiB,"), "{told}");
+    ensure!(told.contains("verified: 1 file, 9 MiB,"), "{told}");
     // So is what has another name or other rights since.
     job.node(1)?.rename(&job.cached("d/f1"), &job.cached("d/renamed"))?;
     job.node(1)?.chmod(&job.cached("d/f3"), 0o640)?;

@@ -192,7 +192,7 @@ fn supervisors_killed_then_down() -> TestResult {
     let down = run(&mut hayase(&["down"])?, COMMAND)?;
     ensure!(down.code == Some(3), "the tier may not have the file: {down:?}");
     // The ledger does not know how large a file is that was never sent, and its image is not mounted any more.
-    for said in [" is down (", "node 0: ended programs of the job: ", "1 files, 0 B or more"] {
+    for said in [" is down (", "node 0: ended programs of the job: ", "1 file, 0 B or more"] {
         ensure!(down.stdout.contains(said), "{said} is not said: {down:?}");
     }
     wait(&mut program, CLEARED)?.context("the program lives on")?;

@@ -8,15 +8,24 @@ use serde::Serialize;
 use crate::exit::Status;
 use crate::output::{Human, Output, Page};
 
-/// Check containers: every block, checksum, record and part; say what is wrong and where
+/// Check all blocks, checksums, records and parts of containers
 ///
-/// Changes nothing. Ends with 1 when something that was published can not be read.
+/// Lists each problem and where it is. Changes nothing.
 #[derive(Debug, clap::Args)]
+#[command(after_help = EXAMPLES)]
 pub(crate) struct CheckArgs {
-    /// One container, or a directory: then all below it
+    /// A container, or a directory: then all containers below it
     #[arg(value_name = "DIR|FILE")]
     path: PathBuf,
 }
+
+const EXAMPLES: &str = "\
+Examples:
+  hayase container check /lustre/me/run7/checkpoint
+  hayase container check --json /lustre/me/run7
+
+Exit codes:
+  0 no damage; 1 published data cannot be read.";
 
 #[derive(Debug, Serialize)]
 struct Checked {
@@ -38,7 +47,7 @@ struct Found {
 
 pub(super) fn run(args: &CheckArgs, output: &Output) -> anyhow::Result<Status> {
     let paths = containers_below(&args.path)?;
-    let progress = output.progress(paths.len() as u64, "checking");
+    let progress = output.steps("Checking", paths.len() as u64, "container");
     let mut checked = Checked { containers: paths.len(), sound: 0, problems: Vec::new() };
     for path in paths {
         checked.add(&path);

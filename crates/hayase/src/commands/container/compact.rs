@@ -6,30 +6,36 @@ use hayase_container::{Compacted, Container, Creation, Finished, containers_belo
 use hayase_layout::ByteCount;
 use serde::Serialize;
 
+use crate::count::counted;
 use crate::exit::Status;
 use crate::output::{Human, Output, Page};
 
-/// Merge indexes of containers, join small parts, remove parts of which nothing is left
+/// Merge indexes of containers, join small parts, remove parts without data
 ///
-/// Opening a container of many writers reads one index afterwards.
-/// Writers that have not closed are left alone.
-/// In an area of a job parts are not joined.
+/// Afterwards an open reads one index instead of one per writer. Writers that have the container open are not
+/// touched. In an area of a job parts are not joined.
 #[derive(Debug, clap::Args)]
+#[command(after_help = EXAMPLES)]
 pub(crate) struct CompactArgs {
-    /// One container, or a directory: then all below it
+    /// A container, or a directory: then all containers below it
     #[arg(value_name = "DIR|FILE")]
     path: PathBuf,
-    /// Writers that have not closed too: nobody writes any more, they were killed
+    /// Include writers that did not close the container: use this only when they were killed
     ///
-    /// Removes what killed compactions have left; one that is at work may fail, and loses nothing.
+    /// Also removes what killed compactions left. A compaction that is running may fail, but loses no data.
     #[arg(long)]
     all: bool,
-    /// Rewrite the bytes of all writers as one part, in the order of the file; implies --all
+    /// Rewrite the data of all writers as one part, in file order; implies --all
     ///
-    /// Needs room for all bytes once more.
+    /// Needs free space for a second copy of the data.
     #[arg(long)]
     flatten: bool,
 }
+
+const EXAMPLES: &str = "\
+Examples:
+  hayase container compact /lustre/me/run7
+  hayase container compact --flatten /lustre/me/run7/checkpoint";
 
 #[derive(Debug, Serialize)]
 struct Told {
@@ -54,7 +60,7 @@ struct ContainerTold {
 pub(super) fn run(args: &CompactArgs, output: &Output) -> anyhow::Result<Status> {
     let finished = if args.all { Finished::All } else { Finished::Closed };
     let paths = containers_below(&args.path)?;
-    let progress = output.progress(paths.len() as u64, "compacting");
+    let progress = output.steps("Compacting", paths.len() as u64, "container");
     let mut told = Told { containers: Vec::new() };
     for path in paths {
         let container = Container::open(&path, Creation::Never)?;
@@ -94,22 +100,24 @@ impl Human for Told {
             let mut words = match told.indexes_removed {
                 0 => "nothing to merge".to_owned(),
                 count => format!(
-                    "{count} indexes merged, {} records became {}",
-                    told.records_before, told.records_after
+                    "{} merged, {} became {}",
+                    counted(count, "index"),
+                    counted(told.records_before, "record"),
+                    told.records_after
                 ),
             };
             if told.parts_joined > 0 {
-                words += &format!(", {} parts became one", told.parts_joined);
+                words += &format!(", {} joined", counted(told.parts_joined, "part"));
             }
             if let Some(why) = &told.not_joined {
-                words += &format!(", small parts stay apart ({why})");
+                words += &format!(", small parts are not joined ({why})");
             }
             if told.parts_removed > 0 {
                 let bytes = ByteCount(told.bytes_removed);
-                words += &format!(", {} parts removed ({bytes})", told.parts_removed);
+                words += &format!(", {} removed ({bytes})", counted(told.parts_removed, "part"));
             }
             if told.open_writers > 0 {
-                words += &format!(", {} writers have not closed", told.open_writers);
+                words += &format!(", {} not closed", counted(told.open_writers, "writer"));
             }
             page.line(&format!("{}: {words}", told.path.display()));
         }

@@ -7,15 +7,21 @@ use serde::Serialize;
 use crate::exit::Status;
 use crate::output::{Human, Output, Page};
 
-/// Mark a directory: files that MPI-IO makes in it, and below it, become containers
+/// Mark a directory: files that MPI-IO programs create below it become containers
 #[derive(Debug, clap::Args)]
+#[command(after_help = EXAMPLES)]
 pub(crate) struct EnableArgs {
     /// An existing directory, on any file system
     dir: PathBuf,
-    /// Take the mark away; containers that are there stay containers
+    /// Remove the mark; containers that exist stay containers
     #[arg(long)]
     off: bool,
 }
+
+const EXAMPLES: &str = "\
+Examples:
+  hayase container enable /lustre/me/run7
+  hayase container enable --off /lustre/me/run7";
 
 #[derive(Debug, Serialize)]
 struct Enabled {

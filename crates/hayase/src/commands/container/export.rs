@@ -7,26 +7,35 @@ use hayase_container::{Container, Creation, PublishedLog, Replace, export};
 use hayase_layout::ByteCount;
 use serde::Serialize;
 
+use crate::count::counted;
 use crate::exit::Status;
 use crate::output::{Human, Output, Page};
 
-/// Write a container as the flat file that it stands for
+/// Export a container as a plain file
 ///
-/// Holes stay holes; where the file system can share blocks between files, it does.
-/// OUT appears when all of it is on the disk.
-/// Where parts are joined meanwhile, it begins again.
+/// Holes stay holes. Blocks are shared with the parts where the file system can do so (reflink). OUT appears when
+/// all its data is on disk. If parts are joined meanwhile, the export starts again.
 #[derive(Debug, clap::Args)]
+#[command(after_help = EXAMPLES)]
 pub(crate) struct ExportArgs {
     /// The container
     #[arg(value_name = "FILE")]
     file: PathBuf,
-    /// The file to make
+    /// The file to write
     #[arg(value_name = "OUT")]
     out: PathBuf,
-    /// Replace OUT when it exists
+    /// Replace OUT if it exists
     #[arg(long)]
     force: bool,
 }
+
+const EXAMPLES: &str = "\
+Examples:
+  hayase container export /lustre/me/run7/checkpoint /lustre/me/checkpoint.dat
+  hayase container export --force /tmp/areas/shared/result.h5 /project/result.h5
+
+See also:
+  hayase mount";
 
 #[derive(Debug, Serialize)]
 struct Told {
@@ -45,8 +54,8 @@ pub(super) fn run(args: &ExportArgs, output: &Output) -> anyhow::Result<Status> 
     let container = Container::open(&args.file, Creation::Never)?;
     let replace = if args.force { Replace::Yes } else { Replace::Never };
     let (done, open_writers) = container.read_published(|reader, snapshot| {
-        let progress = output.progress(reader.size().get(), "exporting");
-        let done = export(reader, &args.out, replace, &mut |at| progress.set(at.get()))?;
+        let (progress, size) = (output.progress("Exporting"), reader.size().get());
+        let done = export(reader, &args.out, replace, &mut |at| progress.bytes(at.get(), size))?;
         let is_open = |log: &&PublishedLog| log.closed.is_none();
         Ok((done, snapshot.logs().values().filter(is_open).count()))
     })?;
@@ -70,8 +79,8 @@ impl Human for Told {
         page.line(&format!("{out}: {size} ({bytes} written, {holes} of holes)"));
         if self.open_writers > 0 {
             page.line(&format!(
-                "{} writers have not closed: what they published is in it",
-                self.open_writers
+                "not closed: {}; the export has what they published",
+                counted(self.open_writers, "writer")
             ));
         }
     }

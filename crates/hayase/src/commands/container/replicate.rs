@@ -8,6 +8,7 @@ use hayase_container::MARK;
 use hayase_tier::{Gfarm, Key, ListRequest, Tier};
 use serde::Serialize;
 
+use crate::count::counted;
 use crate::exit::Status;
 use crate::output::{Human, Output, Page};
 use crate::wiring::places::gfarm_url;
@@ -15,22 +16,27 @@ use crate::wiring::places::gfarm_url;
 /// Longest wait for one copy, unless another is asked for.
 const COPY_SECONDS_DEFAULT: u64 = 600;
 
-/// Keep a container of Gfarm on several hosts: copies of each part and index
+/// Keep copies of a container on several hosts of Gfarm
 ///
-/// Returns when the copies are complete. Gfarm is also told to keep that many, of what is written later too.
-/// Readers take the copy on their own host, and another one when a host is down.
+/// Returns when there are N copies of each part and index. Gfarm keeps that many copies of later parts too. Readers
+/// use the copy on their own host, or another copy when that host is down.
 #[derive(Debug, clap::Args)]
+#[command(after_help = EXAMPLES)]
 pub(crate) struct ReplicateArgs {
     /// The container: gfarm:///DIR/FILE, or its path below a mount of gfarm2fs
     #[arg(value_name = "FILE")]
     file: OsString,
-    /// Hosts that shall hold each part
+    /// Number of hosts that hold each part
     #[arg(short = 'n', long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=64))]
     copies: u32,
-    /// Longest to wait for one copy, in seconds
+    /// Timeout for one copy, in seconds
     #[arg(long, value_name = "SECONDS", default_value_t = COPY_SECONDS_DEFAULT)]
     wait: u64,
 }
+
+const EXAMPLES: &str = "\
+Examples:
+  hayase container replicate -n 2 gfarm:///home/me/run7/checkpoint";
 
 #[derive(Debug, Serialize)]
 struct Told {
@@ -47,7 +53,7 @@ struct Held {
 
 /// What is named is no container.
 #[derive(Debug, thiserror::Error)]
-#[error("{url} is no container: it holds no `{MARK}`")]
+#[error("{url} is not a container: it has no `{MARK}`")]
 struct NoContainer {
     url: String,
 }
@@ -92,7 +98,9 @@ impl Human for Told {
         }
         let (container, count, copies) = (&self.container, self.files.len(), self.copies);
         page.line(&format!(
-            "{container}: {count} files; those with bytes lie on {copies} hosts or more"
+            "{container}: {}; those with data are on at least {}",
+            counted(count, "file"),
+            counted(copies, "host")
         ));
     }
 }

@@ -11,18 +11,25 @@ use serde::Serialize;
 use crate::exit::Status;
 use crate::output::{Human, Output, Page};
 
-/// Show containers: size, writers, records, bytes of indexes and parts
-///
-/// Ends with 3 when some of them can not be read.
+/// Show containers: size, writers, records, indexes and parts
 #[derive(Debug, clap::Args)]
+#[command(after_help = EXAMPLES)]
 pub(crate) struct ShowArgs {
-    /// One container, or a directory: then all below it
+    /// A container, or a directory: then all containers below it
     #[arg(value_name = "DIR|FILE")]
     path: PathBuf,
-    /// Of each writer too
+    /// Show each writer
     #[arg(long)]
     writers: bool,
 }
+
+const EXAMPLES: &str = "\
+Examples:
+  hayase container show /lustre/me/run7
+  hayase container show --writers /lustre/me/run7/checkpoint
+
+Exit codes:
+  0 done; 3 some containers cannot be read.";
 
 #[derive(Debug, Serialize)]
 struct Shown {

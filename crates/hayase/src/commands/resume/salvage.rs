@@ -7,6 +7,7 @@ use hayase_server::{SalvagedFile, Salvaging};
 use hayase_store::Damage;
 use serde::Serialize;
 
+use crate::count::counted;
 use crate::output::{Human, Page};
 
 #[derive(Debug, Default, Serialize)]
@@ -113,7 +114,7 @@ impl Human for SalvageTold {
             page.line(&format!("node {node}: its storage is not on this machine"));
         }
         let (files, bytes) = (self.salvaged_files, ByteCount(self.salvaged_bytes));
-        page.line(&format!("{files} files are in the tier now: {bytes}"));
+        page.line(&format!("in the tier now: {}, {bytes}", counted(files, "file")));
         page.line(&self.end());
     }
 }

@@ -16,17 +16,17 @@ use crate::output::Output;
 /// Which nodes copy what: what goes out is copied once.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 enum OutSpread {
-    /// Each node a part of `shared`, balanced by bytes and number; of `local` what it has
+    /// Each node copies a part of `shared`, balanced by bytes and number of files, or its own `local`
     Shard,
 }
 
 /// How several nodes share the way out.
 #[derive(Debug, clap::Args)]
 pub(crate) struct OutSpreadArgs {
-    /// Let nodes of the job copy, from shared/PATH or local/PATH
+    /// Copy with the nodes of the job, from shared/PATH or local/PATH
     #[arg(long, value_name = "HOW", value_enum, conflicts_with = "background")]
     spread: Option<OutSpread>,
-    /// Only the first N nodes of the job
+    /// Copy with the first N nodes of the job only
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..), conflicts_with = "background")]
     from_nodes: Option<u16>,
 }
@@ -74,7 +74,7 @@ pub(crate) fn stage_out(
         let order = Order::new(from.as_os_str(), &wishes.copy, wishes.key.clone());
         order.out_to(target.clone(), wishes.pack.clone(), wishes.is_of_run)
     };
-    let end = transfer::while_watched(&progress, output, || match source.area {
+    let end = transfer::while_watched(("Copying", &progress), output, || match source.area {
         Area::Local if job.settings.nodes > 1 => {
             let orders: Vec<_> =
                 (0..how.nodes).map(|node| (node, order(node).of_node(node, how.nodes))).collect();

@@ -28,7 +28,7 @@ pub(crate) struct StageWorkerArgs {}
 
 /// Reads the order, does it, and prints events; ends at once when standard input does.
 pub(crate) fn run(_args: &StageWorkerArgs) -> anyhow::Result<Status> {
-    let output = Output::new(true, true);
+    let output = Output::of_worker();
     let mut line = Vec::new();
     let mut stdin = std::io::BufReader::new(std::io::stdin());
     (&mut stdin).take(ORDER_BYTES_MAX).read_until(b'\n', &mut line).context("read the order")?;
@@ -99,7 +99,7 @@ fn carry_out(order: &Order, output: &Output) -> anyhow::Result<Status> {
     order.copy.check_places(&order.source, &order.target)?;
     if wish == Wish::Passing && !is_out {
         let made = std::fs::create_dir_all(target);
-        made.with_context(|| format!("make the directory {}", target.display()))?;
+        made.with_context(|| format!("create the directory {}", target.display()))?;
     }
     if let Some(above) = &order.above {
         open(above, wish)?;

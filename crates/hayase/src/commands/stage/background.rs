@@ -14,13 +14,13 @@ use crate::wiring::places;
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum BackgroundError {
     /// No cache area.
-    #[error("job {job} has no tier: it can bring nothing anywhere after the command has ended")]
+    #[error("job {job} has no tier: --background needs one")]
     NoTier { job: String },
     /// The target is elsewhere.
-    #[error("`{target}` does not lie in the tier of the job, `{tier}`")]
+    #[error("`{target}` is not in the tier of the job, `{tier}`")]
     Outside { target: String, tier: String },
     /// Of a job on other hosts, or in name spaces of its own.
-    #[error("the cache area of job {job} is not seen from here")]
+    #[error("the cache area of job {job} is not mounted here")]
     NotMounted { job: String },
 }
 

@@ -3,6 +3,7 @@
 use hayase_layout::ByteCount;
 use serde::Serialize;
 
+use crate::count::counted;
 use crate::moment;
 use crate::wiring::status::CacheServed;
 
@@ -112,8 +113,9 @@ impl Drain {
         let flushed = ByteCount(self.flushed_bytes);
         if self.dirty_files == 0 {
             return match self.unknown_nodes {
-                0 => format!("everything is in the tier; {flushed} went there"),
-                _ => "whether everything is in the tier is not known".to_owned(),
+                0 if self.flushed_bytes == 0 => "everything is in the tier".to_owned(),
+                0 => format!("everything is in the tier; {flushed} flushed"),
+                _ => "it is unknown whether everything is in the tier".to_owned(),
             };
         }
         let end = match self.left_s() {
@@ -121,12 +123,12 @@ impl Drain {
                 let at = moment::utc_clock(now_ms.saturating_add(left.saturating_mul(1000)));
                 format!("done in {}, at {at}", moment::span(left))
             }
-            None => "nobody knows how long still".to_owned(),
+            None => "time left unknown".to_owned(),
         };
         let (percent, left, files) =
-            (self.percent(), ByteCount(self.dirty_bytes), self.dirty_files);
+            (self.percent(), ByteCount(self.dirty_bytes), counted(self.dirty_files, "file"));
         let rate = ByteCount(self.rate);
-        format!("{percent} %: {left} in {files} files left, {rate}/s, {end}")
+        format!("{percent} %: {left} in {files} left, {rate}/s, {end}")
     }
 }
 
@@ -172,10 +174,10 @@ mod tests {
         let bar = "[###############-----] 75 %";
         assert_eq!(
             drain.in_words(0),
-            format!("{bar}: 1 MiB in 1 files left, 256 KiB/s, done in 4 s, at 00:00:04 UTC")
+            format!("{bar}: 1 MiB in 1 file left, 256 KiB/s, done in 4 s, at 00:00:04 UTC")
         );
         let ends = Drain::of(&[cache(1, 0, 0)], 0).in_words(0);
-        assert!(ends.ends_with("nobody knows how long still"), "{ends}");
+        assert!(ends.ends_with("time left unknown"), "{ends}");
         let all = Drain::of(&[cache(0, 5, 0)], 0).in_words(0);
         assert!(all.starts_with("everything is in the tier"), "{all}");
     }
@@ -183,12 +185,12 @@ mod tests {
     #[test]
     fn nothing_is_said_to_be_in_the_tier_of_nodes_that_do_not_answer() {
         let words = |caches: &[CacheServed], unknown| Drain::of(caches, unknown).in_words(0);
-        let unknown = "whether everything is in the tier is not known";
+        let unknown = "it is unknown whether everything is in the tier";
         let two = "2 nodes do not answer, and what they have may not be in the tier";
         assert_eq!(words(&[], 2), format!("{unknown}; {two}"));
         assert_eq!(words(&[cache(0, 5, 0)], 2), format!("{unknown}; {two}"));
         let some = words(&[cache(1, 0, 1)], 1);
-        assert!(some.contains("1 B in 1 files left"), "{some}");
-        assert!(some.contains("nobody knows how long still; 1 node does not answer"), "{some}");
+        assert!(some.contains("1 B in 1 file left"), "{some}");
+        assert!(some.contains("time left unknown; 1 node does not answer"), "{some}");
     }
 }

@@ -15,6 +15,7 @@ use hayase_stage::{
 use serde::{Deserialize, Serialize};
 
 use super::{KeyError, Start};
+use crate::commands::headings::{COPYING, PERFORMANCE, SELECTION};
 use crate::config::{Environment, set_endpoint};
 use crate::job::Registry;
 use crate::size;
@@ -29,7 +30,7 @@ pub(crate) const ZSTD_LEVEL_DEFAULT: &str = "3";
 /// Which server buckets are on.
 #[derive(Clone, Debug, Default, clap::Args)]
 pub(crate) struct EndpointArg {
-    /// Where the S3 server is: http[s]://HOST[:PORT] [default: $AWS_ENDPOINT_URL, else AWS]
+    /// URL of the S3 server: http[s]://HOST[:PORT] [default: $AWS_ENDPOINT_URL, else AWS]
     #[arg(long, value_name = "URL", global = true)]
     pub(crate) endpoint: Option<String>,
 }
@@ -44,13 +45,13 @@ impl EndpointArg {
 /// Which names take part.
 #[derive(Clone, Debug, Default, clap::Args, Serialize, Deserialize)]
 pub(crate) struct SelectionArgs {
-    /// Only names that match PATTERN, and what lies below them (may be given again)
+    /// Select only names that match PATTERN, and everything below them (repeatable)
     ///
-    /// Without a slash the pattern is about the last name of a path, with one about the path from the
-    /// top. `*` and `?` do not cross slashes, `**` does; a slash at the end means directories only.
+    /// A pattern without a slash matches the last name of a path; one with a slash matches the path from the top of
+    /// the tree. `*` and `?` do not match slashes, `**` does. A slash at the end means directories only.
     #[arg(long, value_name = "PATTERN", value_parser = pattern)]
     include: Vec<String>,
-    /// No names that match PATTERN, and nothing below them; wins over --include (may be given again)
+    /// Leave out names that match PATTERN, and everything below them; overrides --include (repeatable)
     #[arg(long, value_name = "PATTERN", value_parser = pattern)]
     exclude: Vec<String>,
 }
@@ -70,10 +71,10 @@ impl SelectionArgs {
 /// that are left out end with the job.
 #[derive(Clone, Debug, Default, clap::Args)]
 pub(crate) struct OutSelectionArgs {
-    /// Only results that match PATTERN, and what lies below them (may be given again); others end with the job
+    /// Copy only results that match PATTERN, and everything below them; others are removed with the job (repeatable)
     #[arg(long, value_name = "PATTERN", value_parser = pattern)]
     out_include: Vec<String>,
-    /// No results that match PATTERN, and nothing below them; wins over --out-include (may be given again)
+    /// Leave out results that match PATTERN, and everything below them; overrides --out-include (repeatable)
     #[arg(long, value_name = "PATTERN", value_parser = pattern)]
     out_exclude: Vec<String>,
 }
@@ -95,10 +96,10 @@ fn pattern(text: &str) -> Result<String, String> {
 /// When what is there is written over.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum, Serialize, Deserialize)]
 pub(crate) enum OverwriteArg {
-    /// When size or time differ
+    /// If size or time differ
     #[default]
     Changed,
-    /// When they differ and the source is later
+    /// If they differ and the source is newer
     Newer,
     /// Always
     Always,
@@ -109,32 +110,32 @@ pub(crate) enum OverwriteArg {
 /// How trees are copied.
 #[derive(Clone, Debug, Default, clap::Args, Serialize, Deserialize)]
 pub(crate) struct CopyArgs {
-    #[command(flatten)]
+    #[command(flatten, next_help_heading = SELECTION)]
     pub(crate) selection: SelectionArgs,
-    /// When a file that is there already is written over
-    #[arg(long, value_name = "WHEN", value_enum, default_value_t)]
+    /// When to overwrite a file that exists at the target
+    #[arg(long, help_heading = COPYING, value_name = "WHEN", value_enum, default_value_t)]
     pub(crate) overwrite: OverwriteArg,
-    /// Remove at the target what the source does not have; names that are not selected stay
-    #[arg(long)]
+    /// Remove names at the target that the source does not have; names that are not selected stay
+    #[arg(long, help_heading = COPYING)]
     pub(crate) delete: bool,
-    /// Remove nothing when more than N names would go
-    #[arg(long, value_name = "N", requires = "delete")]
+    /// Remove nothing if more than N names would be removed
+    #[arg(long, help_heading = COPYING, value_name = "N", requires = "delete")]
     pub(crate) max_delete: Option<u64>,
-    /// Change nothing; print what would be done
-    #[arg(long)]
+    /// Print what would be done, and change nothing
+    #[arg(long, help_heading = COPYING)]
     pub(crate) dry_run: bool,
-    /// Streams at a time; `auto` finds out how many are of use
-    #[arg(long, value_name = "N", value_parser = streams, default_value = AUTO)]
+    /// Number of parallel streams; `auto` adapts it to the throughput
+    #[arg(long, help_heading = PERFORMANCE, value_name = "N", value_parser = streams, default_value = AUTO)]
     streams: StreamsArg,
-    /// Parts in which files from 16 MiB on travel; `auto` finds out which size is of use
-    #[arg(long, value_name = "SIZE", value_parser = part_size, default_value = AUTO)]
+    /// Size of the parts in which files of 16 MiB or more are copied; `auto` adapts it to the throughput
+    #[arg(long, help_heading = PERFORMANCE, value_name = "SIZE", value_parser = part_size, default_value = AUTO)]
     #[serde(default)]
     part_size: PartSizeArg,
-    /// Bytes per second, over all streams
-    #[arg(long, value_name = "SIZE", value_parser = size::parse)]
+    /// Limit the rate of all streams together, in bytes per second
+    #[arg(long, help_heading = PERFORMANCE, value_name = "SIZE", value_parser = size::parse)]
     pub(crate) bandwidth: Option<ByteCount>,
-    /// Memory for data on its way, over all streams [default: 192MiB]
-    #[arg(long, value_name = "SIZE", value_parser = memory)]
+    /// Limit the buffers of all streams together [default: 192MiB]
+    #[arg(long, help_heading = PERFORMANCE, value_name = "SIZE", value_parser = memory)]
     #[serde(default)]
     pub(crate) memory: Option<ByteCount>,
 }
@@ -214,7 +215,7 @@ fn streams(text: &str) -> Result<StreamsArg, String> {
         return Ok(StreamsArg::Auto);
     }
     let number = text.parse().ok().filter(|number| (1..=STREAMS_MAX).contains(number));
-    number.map(StreamsArg::Fixed).ok_or_else(|| format!("write auto, or 1 to {STREAMS_MAX}"))
+    number.map(StreamsArg::Fixed).ok_or_else(|| format!("expected auto, or 1 to {STREAMS_MAX}"))
 }
 
 /// A size, or `auto`.
@@ -231,24 +232,24 @@ fn part_size(text: &str) -> Result<PartSizeArg, String> {
     }
     let (least, most) = (PART_BYTES_RANGE.start(), PART_BYTES_RANGE.end());
     let bytes = size::parse(text).ok().filter(|bytes| PART_BYTES_RANGE.contains(bytes));
-    bytes.map(PartSizeArg::Fixed).ok_or_else(|| format!("write auto, or {least} to {most}"))
+    bytes.map(PartSizeArg::Fixed).ok_or_else(|| format!("expected auto, or {least} to {most}"))
 }
 
 /// Memory that a copy may have.
 fn memory(text: &str) -> Result<ByteCount, String> {
     let bytes = size::parse(text).map_err(|error| error.to_string())?;
     let least = ByteCount(MEMORY_BYTES_MIN);
-    if bytes >= least { Ok(bytes) } else { Err(format!("a copy needs {least} at least")) }
+    if bytes >= least { Ok(bytes) } else { Err(format!("expected at least {least}")) }
 }
 
 /// Whether small files go into packs, and how.
 #[derive(Clone, Debug, Default, clap::Args, Serialize, Deserialize)]
 pub(crate) struct PackArgs {
-    /// Pack small files: SIZE of each pack (16MiB is good), `none`, or `auto`: as what is there already, else for
-    /// object stores only
+    /// Pack small files, with SIZE per pack (for example 16MiB), or `none`. `auto` packs when the target has packs
+    /// already, and for object stores
     #[arg(long, value_name = "SIZE", value_parser = pack, default_value = AUTO)]
     pack: Pack,
-    /// Compress packed files one by one, where that makes them smaller
+    /// Compress each packed file that becomes smaller, with this level of zstd [default level: 3]
     #[arg(long, value_name = "LEVEL", value_parser = zstd_level, num_args = 0..=1, require_equals = true, default_missing_value = ZSTD_LEVEL_DEFAULT)]
     zstd: Option<i32>,
 }
@@ -262,6 +263,11 @@ enum Pack {
 }
 
 impl PackArgs {
+    /// The target decides.
+    pub(crate) fn is_auto(&self) -> bool {
+        matches!(self.pack, Pack::Auto)
+    }
+
     /// Something else than the default is wanted.
     pub(crate) fn is_given(&self) -> bool {
         !matches!(self.pack, Pack::Auto) || self.zstd.is_some()
@@ -325,11 +331,15 @@ pub(crate) fn pack_size(text: &str) -> Result<ByteCount, String> {
         return Ok(bytes);
     }
     let (min, max) = (PACK_BYTES_RANGE.start(), PACK_BYTES_RANGE.end());
-    Err(format!("a pack has {min} to {max}"))
+    Err(format!("expected {min} to {max}"))
 }
 
 /// A level of zstd.
 pub(crate) fn zstd_level(text: &str) -> Result<i32, String> {
-    let level: i32 = text.parse().map_err(|_| "a level is a number".to_owned())?;
-    if (1..=19).contains(&level) { Ok(level) } else { Err("levels are 1 to 19".to_owned()) }
+    let level: i32 = text.parse().map_err(|_| "expected a level of 1 to 19".to_owned())?;
+    if (1..=19).contains(&level) {
+        Ok(level)
+    } else {
+        Err("expected a level of 1 to 19".to_owned())
+    }
 }

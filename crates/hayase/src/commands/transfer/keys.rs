@@ -17,13 +17,13 @@ pub(crate) enum KeyError {
     #[error("read the key file {}", .path.display())]
     File { path: PathBuf, source: std::io::Error },
     /// There is no such variable.
-    #[error("the variable {name} that should hold the key is not set")]
+    #[error("the environment variable {name} with the key is not set")]
     Variable { name: String },
     /// The command can not be run, or said that it failed.
     #[error("the key command `{command}` {how}")]
     Command { command: String, how: String },
     /// A key, or compression, where there will be no packs.
-    #[error("only packs are sealed or compressed, and this copy makes none")]
+    #[error("only packs can be sealed or compressed, and this copy does not create packs")]
     NeedsPacks,
     /// What came is no key.
     #[error("{0}")]
@@ -45,13 +45,13 @@ impl KeyError {
 #[derive(Debug, clap::Args)]
 #[group(id = "key", multiple = false)]
 pub(crate) struct KeyArgs {
-    /// File with the key of sealed packs: 64 hexadecimal digits, or 32 bytes
+    /// File with the key of sealed packs: 64 hexadecimal digits or 32 bytes
     #[arg(long, value_name = "FILE", group = "key")]
     key_file: Option<PathBuf>,
-    /// Variable of the environment that holds the key
+    /// Environment variable with the key
     #[arg(long, value_name = "NAME", group = "key")]
     key_env: Option<String>,
-    /// Command of the shell that prints the key
+    /// Shell command that prints the key
     #[arg(long, value_name = "COMMAND", group = "key")]
     key_command: Option<String>,
 }
@@ -80,10 +80,10 @@ pub(crate) struct NewKeyArgs {
     /// File with the new key
     #[arg(long, value_name = "FILE", group = "new-key")]
     new_key_file: Option<PathBuf>,
-    /// Variable of the environment that holds the new key
+    /// Environment variable with the new key
     #[arg(long, value_name = "NAME", group = "new-key")]
     new_key_env: Option<String>,
-    /// Command of the shell that prints the new key
+    /// Shell command that prints the new key
     #[arg(long, value_name = "COMMAND", group = "new-key")]
     new_key_command: Option<String>,
 }
@@ -100,13 +100,13 @@ impl NewKeyArgs {
 #[derive(Debug, clap::Args)]
 #[group(id = "out-key", multiple = false)]
 pub(crate) struct OutKeyArgs {
-    /// File with the key that seals the packs
+    /// File with the key to seal the packs with
     #[arg(long, value_name = "FILE", group = "out-key")]
     out_key_file: Option<PathBuf>,
-    /// Variable of the environment that holds that key
+    /// Environment variable with that key
     #[arg(long, value_name = "NAME", group = "out-key")]
     out_key_env: Option<String>,
-    /// Command of the shell that prints that key
+    /// Shell command that prints that key
     #[arg(long, value_name = "COMMAND", group = "out-key")]
     out_key_command: Option<String>,
 }

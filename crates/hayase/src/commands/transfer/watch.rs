@@ -16,8 +16,9 @@ use ring::rand::SystemRandom;
 use serde::{Deserialize, Serialize};
 
 use super::Remembered;
+use crate::count::counted;
 use crate::exit::Status;
-use crate::output::{Human, Output, Page};
+use crate::output::{Human, Output, Page, Stand};
 
 /// How often the bar moves.
 const TICK: Duration = Duration::from_millis(200);
@@ -72,7 +73,7 @@ fn watched(
 ) -> anyhow::Result<Summary> {
     let progress = Progress::default();
     let (random, observer) = (SystemRandom::new(), Telling { output });
-    Ok(while_watched(&progress, output, || {
+    Ok(while_watched(("Copying", &progress), output, || {
         transfer(source, target, options, &progress, &observer, &random)
     })?)
 }
@@ -100,19 +101,18 @@ pub(crate) fn tell_would(action: &str, name: &str, bytes: u64, output: &Output) 
 
 /// Does `work` while a thread shows how far `progress` is.
 pub(crate) fn while_watched<T>(
-    progress: &Progress,
+    (phase, progress): (&'static str, &Progress),
     output: &Output,
     work: impl FnOnce() -> T,
 ) -> T {
     let (done, ended) = channel::<()>();
     std::thread::scope(|scope| {
         scope.spawn(move || {
-            let (bar, begin) = (output.transfer(), Instant::now());
+            let (bar, begin) = (output.progress(phase), Instant::now());
             let mut next_event = EVENT;
             while ended.recv_timeout(TICK) == Err(RecvTimeoutError::Timeout) {
                 let now = Now::of(progress, begin.elapsed());
-                let there = now.bytes_moved + now.bytes_resumed;
-                bar.set(there, now.bytes_wanted, now.is_planned);
+                bar.show(now.stand());
                 if output.is_json() && begin.elapsed() >= next_event {
                     next_event += EVENT;
                     // Who no longer listens loses the events, not the transfer.
@@ -203,6 +203,17 @@ pub(crate) struct Now {
 }
 
 impl Now {
+    fn stand(&self) -> Stand {
+        Stand {
+            bytes: self.bytes_moved + self.bytes_resumed,
+            bytes_total: self.bytes_wanted,
+            things: self.items_done,
+            things_total: self.items_wanted,
+            thing: "item",
+            is_open: !self.is_planned,
+        }
+    }
+
     fn of(progress: &Progress, elapsed: Duration) -> Self {
         let get = Progress::get;
         let is_planned = progress.is_planned.load(std::sync::atomic::Ordering::Relaxed);
@@ -338,30 +349,32 @@ impl Human for End {
         let bytes = ByteCount(self.bytes_moved);
         let rate = ByteCount((self.bytes_moved as f64 / self.seconds.max(1e-3)) as u64);
         let copied = match self.is_dry_run {
-            true => format!("{} items would be copied", self.copied),
+            true => format!("{} would be copied", counted(self.copied, "item")),
             false => {
                 let parts = match self.part_bytes {
                     0 => String::new(),
                     part => format!(", parts of {}", ByteCount(part)),
                 };
                 format!(
-                    "{} items copied, {bytes} in {:.1} s ({rate}/s, {} streams{parts})",
-                    self.copied, self.seconds, self.streams
+                    "{} copied, {bytes} in {:.1} s ({rate}/s, {}{parts})",
+                    counted(self.copied, "item"),
+                    self.seconds,
+                    counted(self.streams, "stream")
                 )
             }
         };
         page.line(&copied);
         let mut more = Vec::new();
         let kept = [
-            (self.kept, "were there already"),
-            (self.spared, "differ and were spared"),
+            (self.kept, "already there"),
+            (self.spared, "not overwritten"),
             (self.removed, if self.is_dry_run { "would be removed" } else { "removed" }),
-            (self.packs, "packs written"),
+            (self.packs, if self.packs == 1 { "pack written" } else { "packs written" }),
         ];
         more.extend(kept.iter().filter(|(n, _)| *n > 0).map(|(n, what)| format!("{n} {what}")));
         if self.bytes_resumed > 0 {
             let bytes = ByteCount(self.bytes_resumed);
-            more.push(format!("{bytes} of unfinished files were there already"));
+            more.push(format!("{bytes} of unfinished files already there"));
         }
         if !more.is_empty() {
             page.line(&more.join(", "));
@@ -373,11 +386,14 @@ impl Human for End {
                 _ => format!(", {from_nodes} from other nodes"),
             };
             let (node, items) = (part.node, part.items);
-            page.line(&format!("  node {node}: {items} items, {bytes} from the source{of_others}"));
+            page.line(&format!(
+                "  node {node}: {}, {bytes} from the source{of_others}",
+                counted(items, "item")
+            ));
         }
         let looked_at = self.copied + self.kept + self.spared + self.removed;
         if self.is_complete && self.found > 0 && looked_at == 0 {
-            page.line(&format!("none of the {} names of the source is selected", self.found));
+            page.line(&format!("no name of the source is selected, of {}", self.found));
         }
         if self.is_complete {
             return;

@@ -76,7 +76,7 @@ fn numbers(inside: &str, name: &str) -> Result<Vec<String>, HostsError> {
     let wrong = |why: String| HostsError::malformed(name, why);
     let parse = |digits: &str| match digits.parse::<u64>() {
         Ok(number) if digits.bytes().all(|b| b.is_ascii_digit()) => Ok(number),
-        _ => Err(wrong(format!("`{digits}` in `[ ]` is no number"))),
+        _ => Err(wrong(format!("`{digits}` in `[ ]` is not a number"))),
     };
     let mut numbers = Vec::new();
     for item in inside.split(',') {

@@ -114,10 +114,10 @@ pub(crate) fn secret_text(secret: &Secret) -> String {
 
 fn secret_of(text: &str) -> anyhow::Result<Secret> {
     let mut bytes = [0; 32];
-    ensure!(text.len() == 2 * bytes.len() && text.is_ascii(), "the secret did not arrive whole");
+    ensure!(text.len() == 2 * bytes.len() && text.is_ascii(), "the secret is incomplete");
     for (place, byte) in bytes.iter_mut().enumerate() {
         *byte = u8::from_str_radix(&text[2 * place..2 * place + 2], 16)
-            .context("the secret did not arrive whole")?;
+            .context("the secret is incomplete")?;
     }
     Ok(Secret::from_bytes(bytes))
 }

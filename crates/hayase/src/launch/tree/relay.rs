@@ -49,7 +49,7 @@ pub(crate) fn run(environment: &Environment, output: &Output) -> anyhow::Result<
     // before this process, which stands for it, ends.
     let signals = Signals::block(&ENDING)?;
     let stdin: OwnedFd = std::io::stdin().as_fd().try_clone_to_owned()?;
-    let mut stdin = Lines::new(stdin).context("read from the one who started this")?;
+    let mut stdin = Lines::new(stdin).context("read from the command that started this process")?;
     let mut decoder = Decoder::default();
     let Some(join) = first_word(&mut stdin, &mut decoder)? else { return Ok(Status::Failed) };
     let node = who_am_i(&join, environment)?;
@@ -108,7 +108,9 @@ fn who_am_i(join: &Join, environment: &Environment) -> anyhow::Result<u16> {
         .clone()
         .unwrap_or_else(|| rustix::system::uname().nodename().to_string_lossy().into_owned());
     let found = join.nodes.iter().find(|(_, host)| is_same_host(host, &here));
-    found.map(|(node, _)| *node).with_context(|| format!("{here} is no node of job {}", join.job))
+    found
+        .map(|(node, _)| *node)
+        .with_context(|| format!("{here} is not a node of job {}", join.job))
 }
 
 impl Relay<'_> {

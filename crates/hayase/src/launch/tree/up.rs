@@ -65,7 +65,7 @@ impl Tree {
         let nodes = usize::from(job.settings.nodes);
         let patience = Duration::from_millis(job.settings.timeout_ms);
         let deadline = Instant::now() + patience;
-        let progress = output.progress(nodes as u64, "starting nodes");
+        let progress = output.steps("Starting nodes", nodes as u64, "node");
         while self.ready.len() < nodes {
             if let Some(received) = signals.next() {
                 return Err(NodeError::Interrupted(received.signal).into());

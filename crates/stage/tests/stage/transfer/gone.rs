@@ -22,15 +22,15 @@ const OUTAGE: Duration = Duration::from_secs(3);
 /// Longest wait for the middle.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// Copies, and cuts the line for a while when a third is on its way.
+/// Copies, and cuts the line for a while when a sixth has arrived.
 fn copy_while_gone(proxy: &Proxy, from: &Place, to: &Place) {
     let source = Source::open(from.clone(), None).unwrap();
     let options = Options { bandwidth: Some(BYTES_PER_SECOND), ..Options::default() };
     let (progress, random) = (Progress::default(), SystemRandom::new());
     let gone = || {
         let deadline = Instant::now() + PATIENCE;
-        while Progress::get(&progress.bytes_moved) < BYTES / 3 {
-            assert!(Instant::now() < deadline, "a third never was on its way");
+        while Progress::get(&progress.bytes_moved) < BYTES / 6 {
+            assert!(Instant::now() < deadline, "a sixth never arrived");
             thread::sleep(Duration::from_millis(1));
         }
         proxy.cut();

@@ -32,7 +32,7 @@ pub(in crate::s3) fn client_config(ca_file: Option<&Path>) -> Result<Arc<ClientC
     }
     if roots.is_empty() {
         let place = ca_file.map_or("this system".into(), |path| path.display().to_string());
-        return Err(format!("there are no certificates to trust in {place}"));
+        return Err(format!("no trusted certificates in {place}"));
     }
     let provider = Arc::new(crypto::ring::default_provider());
     let config = ClientConfig::builder_with_provider(provider)
