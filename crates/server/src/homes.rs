@@ -384,9 +384,9 @@ impl Node {
         }
     }
 
-    /// The same of every node that has it open; nobody waits for it.
-    pub(crate) fn ask_to_let_go(self: &Rc<Self>, ino: InodeId) {
-        for node in self.homes.open_on(ino) {
+    /// The same of several nodes, without waiting for them.
+    pub(crate) fn ask_to_let_go(self: &Rc<Self>, ino: InodeId, nodes: Vec<NodeId>) {
+        for node in nodes {
             let this = Rc::clone(self);
             tokio::task::spawn_local(async move { this.let_go(ino, node).await });
         }

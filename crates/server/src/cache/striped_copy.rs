@@ -139,7 +139,7 @@ impl Node {
         let Some(layout) = self.stripes_for(cache, ino, version.size).await? else {
             return Ok(None);
         };
-        self.ask_to_let_go(ino);
+        self.ask_to_let_go(ino, self.homes.open_on(ino));
         let until = Instant::now() + LET_GO_WAIT;
         while self.homes.is_open(ino) && Instant::now() < until {
             tokio::time::sleep(FETCH_PAUSE).await;

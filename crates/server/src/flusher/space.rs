@@ -182,7 +182,7 @@ impl Node {
         if state == FileState::InTier {
             return Err(Refused::because(libc_errno::EALREADY, "only the tier has it"));
         }
-        self.ask_to_let_go(ino);
+        self.ask_to_let_go(ino, self.homes.open_on(ino));
         let _held = cache.publishing.lock(ino).await;
         let is_quiet = self.probe_part(ino).await;
         let is_free = is_quiet

@@ -49,7 +49,13 @@ impl Node {
         // From here on others are let at the file when room has been granted, or given back.
         let _others_wait = self.handed_on.begin(ino);
         if !self.homes.may_gather(ino, from) {
-            self.end_lingering_elsewhere(ino, from);
+            // An open that another node only keeps for a while shall not prevent it the next time. Where several nodes
+            // have the file open it is shared, and none is disturbed.
+            let others = self.homes.open_on(ino).into_iter().filter(|node| *node != from);
+            let others: Vec<_> = others.collect();
+            if others.len() == 1 {
+                self.ask_to_let_go(ino, others);
+            }
             return Err(not_now());
         }
         let part = self.whole(&inode)?;
@@ -103,16 +109,6 @@ impl Node {
         let kept = self.disk.run(work).await;
         self.usage_changed();
         kept.map(|()| Room { offset, len: room as u32, size }).map_err(|_| not_now())
-    }
-
-    /// An open that another node only keeps for a while shall not stand in the way of who asks again. Where several
-    /// have the file open it is shared, and nobody is disturbed.
-    fn end_lingering_elsewhere(self: &Rc<Self>, ino: InodeId, from: NodeId) {
-        let others = self.homes.open_on(ino).into_iter().filter(|node| *node != from);
-        if let [node] = others.collect::<Vec<_>>()[..] {
-            let this = Rc::clone(self);
-            tokio::task::spawn_local(async move { this.let_go(ino, node).await });
-        }
     }
 
     /// Bytes that a mount of `from` has gathered.

@@ -164,11 +164,8 @@ impl Node {
     /// An inode without a name that is open, or was replaced: what nodes keep of it only for the
     /// next open is given back, then it ends with its last close.
     fn end_soon(self: &Rc<Self>, ino: InodeId, requester: NodeId, replaced: bool) {
-        let nodes = self.homes.open_on(ino);
-        for node in nodes.into_iter().filter(|node| *node != requester) {
-            let this = Rc::clone(self);
-            tokio::task::spawn_local(async move { this.let_go(ino, node).await });
-        }
+        let nodes = self.homes.open_on(ino).into_iter();
+        self.ask_to_let_go(ino, nodes.filter(|node| *node != requester).collect());
         if replaced {
             self.replaced.borrow_mut().insert(ino);
             let this = Rc::clone(self);
