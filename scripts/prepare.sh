@@ -87,6 +87,12 @@ s3fs s3fs
 aws awscli'
 packages_browser='chromium chromium'
 packages_fresh='debootstrap debootstrap'
+packages_release='python3 python3
+python3-venv python3-venv
+objcopy binutils
+xz xz-utils'
+packages_rpm='rpm rpm'
+packages_containers='bwrap bubblewrap'
 
 has() {
   case $1 in

@@ -14,14 +14,14 @@ island_suites+=(slurm bench deny site page mpi mpiio-faults fio-cache mpiio-fore
 # Run by --long, alone, each in at most half an hour; the last result of each is kept in docs/results/long.md.
 long_suites=(sim-links sim-restarts sim-cuts sim-losses sim-power-cut sim-tier sim-scale)
 long_suites+=(fuzz-long fuzz-guided asan flips-long entries-long files-long swap-long appends-long areas-mpi4py s3-versitygw)
-long_suites+=(fresh-demo fresh-checks fresh-e2e fresh-islands)
+long_suites+=(fresh-demo fresh-checks fresh-e2e fresh-islands packages packages-same)
 
 # Longest that a suite may take, in seconds: a hang is a failure, not a wait.
 seconds_max() {
   case $1 in
     clippy | build | bench | deny | site | unit) echo 1500 ;;
     e2e* | mpiio* | areas | cached | s3 | gfarm) echo 1500 ;;
-    sim-* | *-long | areas-mpi4py | s3-versitygw | fresh-*) echo 1800 ;;
+    sim-* | *-long | areas-mpi4py | s3-versitygw | fresh-* | packages*) echo 1800 ;;
     *) echo 600 ;;
   esac
 }
@@ -29,7 +29,7 @@ seconds_max() {
 # Suites that reach the network of this machine: their results do not depend on it, what they run comes from there.
 needs_network() {
   case $1 in
-    scripts | format | clippy | tidy | build | bench | deny | site | areas-mpi4py | s3-versitygw | fresh-*) true ;;
+    scripts | format | clippy | tidy | build | bench | deny | site | areas-mpi4py | s3-versitygw | fresh-* | packages*) true ;;
     *) false ;;
   esac
 }
@@ -38,7 +38,7 @@ needs_network() {
 
 suite_scripts() {
   local script failed=0
-  for script in *.sh .ci/run demo/*.sh scripts/*.sh scripts/test/*.sh tests/*/*.sh; do
+  for script in *.sh .ci/run demo/*.sh examples/*/*.sh scripts/*.sh scripts/test/*.sh tests/*/*.sh; do
     [ -e "$script" ] || continue
     if bash -n "$script"; then echo "ok $script"; else echo "FAILED $script"; failed=1; fi
   done
@@ -220,3 +220,17 @@ suite_fresh-islands() {
   fresh_tests build "${others[@]}"
 }
 fresh_tests() { scripts/fresh-debian.sh ./test.sh $(printf -- '--only %s ' "$@"); }
+# What users install is built, installed, used and removed.
+suite_packages() {
+  scripts/release.sh && echo "ok release" && tests/packages/run.sh "$(target_dir)/packages/x86_64"
+}
+# A second build, in a directory of another name: every byte must be as in the first.
+suite_packages-same() {
+  local first second failed=0
+  first=$(target_dir)/packages/x86_64
+  second=$(mktemp -d "$(target_dir)/packages/second.XXXXXX") || return 1
+  [ "$(cat "$first/work/tree/share/doc/hayase/COMMIT")" = "$(git rev-parse HEAD)" ] || scripts/release.sh || failed=1
+  scripts/release.sh --out "$second" && diff "$first/SHA256SUMS" "$second/SHA256SUMS" || failed=1
+  rm -rf "$second"
+  [ $failed = 0 ] && echo "ok packages_same"
+}
