@@ -45,6 +45,12 @@ pub(crate) enum KeptFileError {
         /// In words.
         why: String,
     },
+    /// What it says of processes means nothing here.
+    #[error("{} was written in another container (PID namespace), whose processes are not visible here", .path.display())]
+    OtherProcesses {
+        /// Which.
+        path: PathBuf,
+    },
     /// The system refused.
     #[error("{action} {}", .path.display())]
     Io {

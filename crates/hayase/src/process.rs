@@ -225,6 +225,13 @@ pub(crate) fn is_this_boot(boot: &str) -> bool {
     boot_id().map_or(true, |this| this == boot)
 }
 
+/// The namespace in which the process numbers that this process sees are numbers: those of another container mean nothing
+/// here, or another process. Empty where `/proc` does not tell.
+pub(crate) fn pid_namespace() -> String {
+    let link = fs::read_link("/proc/self/ns/pid").unwrap_or_default();
+    link.to_string_lossy().into_owned()
+}
+
 /// All processes that `/proc` shows now.
 pub(crate) fn all() -> impl Iterator<Item = ProcessId> {
     let entries = fs::read_dir("/proc").into_iter().flatten().flatten();

@@ -290,7 +290,7 @@ fn expect_ended(kept: &Settings) -> anyhow::Result<()> {
         );
     }
     // Where it is not listed any more, others may have its mount points.
-    let Some(job) = listed else { return Ok(()) };
+    let Some(job) = listed.map(Job::known).transpose()? else { return Ok(()) };
     if !job.living().is_empty() {
         bail!("job {} still runs here: end it with `hayase down`", kept.job);
     }

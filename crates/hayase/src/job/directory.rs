@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{JobError, SETTINGS_FORMAT, Settings, trust};
 use crate::kept_file::{self, KeptFileError};
-use crate::process::ProcessId;
+use crate::process::{ProcessId, is_this_boot, pid_namespace};
 
 /// A job directory, by its absolute path.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -28,6 +28,9 @@ pub(crate) struct SupervisorRecord {
     pub(crate) process: ProcessId,
     /// The boot in which that process number means something.
     pub(crate) boot_id: String,
+    /// The same of its [PID namespace](crate::process::pid_namespace); empty where that is not known.
+    #[serde(default)]
+    pub(crate) pid_namespace: String,
     /// Host name on the node.
     pub(crate) host: String,
     /// Its address.
@@ -222,9 +225,20 @@ impl NodeDir {
     /// What the supervisor wrote when it began; `None` before that.
     ///
     /// # Errors
-    /// When neither copy can be read: the supervisor may run.
+    /// When neither copy can be read, or it was written in another PID namespace of this boot: the supervisor may run.
     pub(crate) fn record(&self) -> Result<Option<SupervisorRecord>, KeptFileError> {
-        kept_file::read_either(&self.record_file())
+        let record: Option<SupervisorRecord> = kept_file::read_either(&self.record_file())?;
+        let is_foreign = |record: &SupervisorRecord| {
+            let (theirs, ours) = (&record.pid_namespace, pid_namespace());
+            let are_known = !theirs.is_empty() && !ours.is_empty();
+            are_known && *theirs != ours && is_this_boot(&record.boot_id)
+        };
+        match record {
+            Some(record) if is_foreign(&record) => {
+                Err(KeptFileError::OtherProcesses { path: self.record_file() })
+            }
+            record => Ok(record),
+        }
     }
 
     /// Written once, by the supervisor, with a copy.

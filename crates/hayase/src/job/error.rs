@@ -139,6 +139,11 @@ impl JobError {
             Self::File(KeptFileError::Damaged { .. }) => {
                 "nothing was changed or removed; the bytes of the job are in its storage".to_owned()
             }
+            Self::File(KeptFileError::OtherProcesses { .. })
+            | Self::Unknowable { source: KeptFileError::OtherProcesses { .. }, .. } => {
+                "run this command where the job was started, or in a container that shares the processes of that place"
+                    .to_owned()
+            }
             Self::File(KeptFileError::Io { .. }) => return None,
             Self::Unknowable { source: KeptFileError::Damaged { .. }, .. } => {
                 "nothing of the node was changed; end its processes, then remove the file and its .copy"

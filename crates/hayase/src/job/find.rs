@@ -289,6 +289,7 @@ mod tests {
             node,
             process: ProcessId { start: 1, ..ProcessId::current().unwrap() },
             boot_id,
+            pid_namespace: String::new(),
             host: format!("h{node}"),
             address: String::new(),
             namespaces: Vec::new(),
@@ -310,6 +311,38 @@ mod tests {
         damage(1);
         assert_eq!(here(&job), [1, 2]);
         assert!(job.clone().known().is_err() && job.unknowable([0]).is_empty());
+    }
+
+    /// A container sees other processes: there a running job is not dead, and nothing of it is removed.
+    #[test]
+    fn a_job_of_another_pid_namespace_is_not_judged() {
+        let top = tempfile::tempdir().unwrap();
+        let dir = JobDir::new(top.path().join("j"));
+        dir.create(1).unwrap();
+        let record = |pid_namespace: String, boot_id: String| SupervisorRecord {
+            node: 0,
+            process: ProcessId { start: 1, ..ProcessId::current().unwrap() },
+            boot_id,
+            pid_namespace,
+            host: String::new(),
+            address: String::new(),
+            namespaces: Vec::new(),
+        };
+        let settings = sample(Kind::ThisMachine, 1);
+        let check = |record: SupervisorRecord, is_known: bool| {
+            dir.node(0).write_record(&record).unwrap();
+            let job = Job { dir: dir.clone(), settings: settings.clone() }.known();
+            assert_eq!(job.is_ok(), is_known, "{record:?}");
+            if let Err(error) = job {
+                assert!(error.help().unwrap().contains("where the job was started"), "{error}");
+            }
+        };
+        let boot = || crate::process::boot_id().unwrap();
+        let (ours, other) = (crate::process::pid_namespace(), "pid:[1]".to_owned());
+        check(record(ours, boot()), true);
+        check(record(String::new(), boot()), true);
+        check(record(other.clone(), boot()), false);
+        check(record(other, "another".to_owned()), true);
     }
 
     #[test]

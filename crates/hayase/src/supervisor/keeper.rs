@@ -162,6 +162,7 @@ impl Keeper {
             node: self.node,
             process: ProcessId::current()?,
             boot_id: crate::process::boot_id()?,
+            pid_namespace: crate::process::pid_namespace(),
             host: self.settings.host(self.node),
             address: self.address()?.to_string(),
             namespaces: if own { namespaces::names() } else { Vec::new() },

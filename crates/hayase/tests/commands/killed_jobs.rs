@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use rustix::process::{Pid, Signal, kill_process};
 
-use crate::support::{Scene, wait_until};
+use crate::support::{Scene, done, wait_until};
 
 /// A job with a tier on two nodes that are plain processes.
 fn up(scene: &Scene) {
@@ -59,6 +59,40 @@ fn killed(test: &str) -> Option<Scene> {
 fn expect_resumed(scene: &Scene, kept: &str) {
     assert!(scene.jobs().is_empty(), "{:?}", scene.jobs());
     scene.hayase(&["resume", kept]).with(0);
+    for node in 0..2 {
+        let file = scene.path(&format!("tier/file-{node}"));
+        assert_eq!(fs::read_to_string(file).unwrap(), format!("of node {node}"));
+    }
+}
+
+/// In a container with process numbers of its own nothing of a running job is removed, and it is not called dead.
+#[test]
+fn a_running_job_is_not_dead_in_another_pid_namespace() {
+    let Some(scene) = Scene::with_nodes("a_running_job_is_not_dead") else { return };
+    let container = ["--pid", "--fork", "--mount-proc", "--propagation", "private"];
+    let can = scene.program("unshare").args(container).arg("true").output();
+    if !can.is_ok_and(|done| done.status.success()) {
+        println!("SKIP a_running_job_is_not_dead_in_another_pid_namespace: no PID namespace here");
+        return;
+    }
+    up(&scene);
+    let open = write_on_both(&scene);
+    let directory = scene.path("run/jobs/t");
+    for args in [
+        &["resume", directory.to_str().unwrap()][..],
+        &["resume", "--discard", scene.path("storage/t").to_str().unwrap()],
+        &["status", "--job", "t"],
+        &["down", "--job", "t", "--drain", "1"],
+    ] {
+        let mut command = scene.program("unshare");
+        command.args(container).arg(env!("CARGO_BIN_EXE_hayase")).args(args);
+        let said = done(&command.output().unwrap());
+        assert_ne!(said.code, 0, "{args:?}: {said:?}");
+        assert!(!said.stdout.contains("dead"), "{args:?}: {said:?}");
+    }
+    drop(open);
+    scene.hayase(&["flush", "--job", "t"]).with(0);
+    scene.hayase(&["down", "--job", "t"]).with(0);
     for node in 0..2 {
         let file = scene.path(&format!("tier/file-{node}"));
         assert_eq!(fs::read_to_string(file).unwrap(), format!("of node {node}"));
