@@ -36,7 +36,7 @@ pub use self::left::{LeftNode, LeftNodes};
 pub use self::salvage::{SalvagedFile, Salvaging, salvage};
 
 use self::file::resume_file;
-use self::rivals::Rivals;
+use self::rivals::{Claim, Rivals};
 
 /// What became of one file.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -117,11 +117,15 @@ impl ResumedJob {
         files.sort_by_key(|record| (record.after, record.ino));
         for record in files {
             let (ino, dir) = (record.ino, directory_of(&record.path).to_vec());
-            let Some(earlier) = self.earlier_of(&record, nodes) else {
-                ledger.put(LedgerRecord { is_nameless: true, ..record })?;
+            let Claim::Over(rivals) = self.rivals.claim(&record, nodes) else {
+                tracing::info!(%ino, "another file has its name, and is in the tier");
+                ledger.put(replaced(record))?;
                 ledger.sync()?;
                 continue;
             };
+            let is_same_path = |earlier: &&LedgerRecord| earlier.path == record.path;
+            let tombstones = self.tombstones.iter().filter(is_same_path).cloned();
+            let earlier: Vec<_> = tombstones.chain(rivals).collect();
             let is_behind = record.after > 0 && self.missing.contains(&dir);
             let path = record.path.clone();
             let resumed = match is_behind {
@@ -143,32 +147,6 @@ impl ResumedJob {
             told(resumed);
         }
         Ok(())
-    }
-
-    /// The records of what a file may replace under its name: tombstones, and files that it was renamed over. `None` where
-    /// the file that was renamed over it is in the tier: nothing of it has to come.
-    fn earlier_of(
-        &self,
-        record: &LedgerRecord,
-        nodes: &dyn LeftNodes,
-    ) -> Option<Vec<LedgerRecord>> {
-        let is_same_name = |earlier: &&LedgerRecord| earlier.path == record.path;
-        let tombstones = self.tombstones.iter().filter(is_same_name);
-        let rivals = self.rivals.of(&record.path);
-        let owner = (!rivals.is_empty()).then(|| rivals::owner(nodes, rivals)).flatten();
-        let replaced = match owner {
-            Some(owner) if owner == record.ino => rivals,
-            Some(owner) => {
-                let is_there = |rival: &LedgerRecord| rival.ino == owner && rival.state.is_safe();
-                if rivals.iter().any(is_there) {
-                    return None;
-                }
-                &[]
-            }
-            None => &[],
-        };
-        let others = replaced.iter().filter(|rival| rival.ino != record.ino);
-        Some(tombstones.chain(others).cloned().collect())
     }
 
     /// Removes what the tombstones in `ledger`, of one node, hide. After [`Self::files`] of all nodes of
@@ -214,6 +192,12 @@ impl ResumedJob {
         };
         Resumed { path: tombstone.path, bytes: 0, what, failure }
     }
+}
+
+/// The record of a file over which the job had renamed another one: nothing of it is left to flush.
+fn replaced(record: LedgerRecord) -> LedgerRecord {
+    let state = FileState::Clean;
+    LedgerRecord { state, is_nameless: true, version: None, sent: None, errno: 0, ..record }
 }
 
 /// What may not be done yet.

@@ -44,7 +44,7 @@ impl<'a> LeftFile<'a> {
         let bytes = match &inode.layout {
             Layout::Whole => Bytes::Whole(node, whole_part(ino, inode.layout_epoch)),
             Layout::Striped { .. } => Bytes::Striped(nodes, Box::new(inode)),
-            _ => return Err(of_file(Refused::because(libc_errno::EIO, "it is no plain file"))),
+            _ => return Err(of_file(Refused::because(libc_errno::EIO, "it is not a plain file"))),
         };
         Ok(Self { name: name.to_owned(), bytes })
     }
@@ -113,7 +113,7 @@ impl<'a> LeftFile<'a> {
                 return Ok(bytes);
             }
             if end as u64 > hayase_container::limits::INDEX_BYTES_MAX.get() {
-                let refused = Refused::because(libc_errno::EFBIG, "this is no index");
+                let refused = Refused::because(libc_errno::EFBIG, "this is not an index");
                 return Err(of_file(&self.name, refused));
             }
         }

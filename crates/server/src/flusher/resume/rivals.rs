@@ -1,8 +1,9 @@
-//! Files of a dead job that had the same name, by the ledgers of their homes.
+//! Files of a dead job that have the same path, by the ledgers of their homes.
 //!
-//! A program renamed one of them over the other. A power cut took from the home of the earlier file that it lost its
-//! name; the later file was synced, so it has the name. Fault: a power cut on every node
-//! (`docs/design/000-faults.md`).
+//! A program renamed one of them over the other, and a power cut on every node took away some of what said so: which of the
+//! homes knows, is chance. The names decide where they agree: the file whose own name it is, and for which the server of that
+//! name has it. Where they do not, nothing is assumed.
+//! Fault: every node loses power (`docs/design/000-faults.md`).
 
 use std::collections::HashMap;
 
@@ -12,25 +13,32 @@ use hayase_wire::message::Refused;
 
 use super::left::LeftNodes;
 
-/// The records of such files, by their name.
+/// A directory, and a name in it.
+type Name = (InodeId, Vec<u8>);
+
+/// The records of such files, by their path.
 #[derive(Default)]
 pub(super) struct Rivals(HashMap<Vec<u8>, Vec<LedgerRecord>>);
 
+/// What a file may do with a path that others have too.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Claim {
+    /// It replaces versions of these.
+    Over(Vec<LedgerRecord>),
+    /// Another file has the path, and the tier has that one.
+    Lost,
+}
+
 impl Rivals {
-    /// Among the records of all ledgers, those of tombstones and of files without a name excepted. O(n log n).
+    /// Among the records of all ledgers, without tombstones and files that have lost their name. O(n log n).
     pub(super) fn among<'a>(records: impl Iterator<Item = &'a LedgerRecord>) -> Self {
         let mut records: Vec<_> = records.collect();
         records.sort_unstable_by_key(|record| (&record.path, record.ino));
-        let same_name = records.chunk_by(|one, next| one.path == next.path);
-        let rivals = same_name.filter(|records| records.len() > 1).map(|records| {
+        let same_path = records.chunk_by(|one, next| one.path == next.path);
+        let rivals = same_path.filter(|records| records.len() > 1).map(|records| {
             (records[0].path.clone(), records.iter().copied().cloned().collect::<Vec<_>>())
         });
         Self(rivals.collect())
-    }
-
-    /// Those of one name; none where only one file has it.
-    pub(super) fn of(&self, path: &[u8]) -> &[LedgerRecord] {
-        self.0.get(path).map_or(&[], Vec::as_slice)
     }
 
     /// What became of one of them.
@@ -40,20 +48,54 @@ impl Rivals {
             *rival = now.clone();
         }
     }
+
+    /// For the file of `record`.
+    pub(super) fn claim(&self, record: &LedgerRecord, nodes: &dyn LeftNodes) -> Claim {
+        let rivals = self.0.get(&record.path).map_or(&[][..], Vec::as_slice);
+        let Some((owner, name)) = owner(nodes, &record.path, rivals) else {
+            return Claim::Over(Vec::new());
+        };
+        let has_lost_it = |ino| ino != owner.ino && has_lost(nodes, ino, &name);
+        if owner.ino == record.ino {
+            let earlier = rivals.iter().filter(|rival| has_lost_it(rival.ino));
+            return Claim::Over(earlier.cloned().collect());
+        }
+        match owner.state.is_safe() && has_lost_it(record.ino) {
+            true => Claim::Lost,
+            false => Claim::Over(Vec::new()),
+        }
+    }
 }
 
-/// Which of `rivals` the server of their name says has it. `None` where nobody can say so, or it is another file.
-pub(super) fn owner(nodes: &dyn LeftNodes, rivals: &[LedgerRecord]) -> Option<InodeId> {
-    let is_rival = |ino: &InodeId| rivals.iter().any(|rival| rival.ino == *ino);
-    let bound = rivals.iter().find_map(|rival| bound_to_name_of(nodes, rival.ino).ok().flatten());
-    bound.filter(is_rival)
+/// Which of `rivals` has `path`, and as which name: its home calls it so, and the server of the name says that it is this
+/// file. `None` where that is not so of one of them alone.
+fn owner<'a>(
+    nodes: &dyn LeftNodes,
+    path: &[u8],
+    rivals: &'a [LedgerRecord],
+) -> Option<(&'a LedgerRecord, Name)> {
+    let last = path.rsplit(|byte| *byte == b'/').next()?;
+    let mut owners = rivals.iter().filter_map(|rival| {
+        let name = name_of(nodes, rival.ino).ok()?.filter(|(_, name)| name == last)?;
+        (bound_to(nodes, &name).ok()? == Some(rival.ino)).then_some((rival, name))
+    });
+    let owner = owners.next()?;
+    owners.next().is_none().then_some(owner)
 }
 
-/// What has the name that a file has by the record of its home.
-fn bound_to_name_of(nodes: &dyn LeftNodes, ino: InodeId) -> Result<Option<InodeId>, Refused> {
-    let Some((dir, name)) = nodes.node(ino.home())?.inode(ino)?.name else { return Ok(None) };
-    for shard in nodes.node(dir.home())?.shards_of(dir)? {
-        if let Some(found) = nodes.node(shard)?.entry_of(dir, &name)? {
+/// Whether the home of a file knows no name of it, or only the one that another file has.
+fn has_lost(nodes: &dyn LeftNodes, ino: InodeId, name: &Name) -> bool {
+    name_of(nodes, ino).is_ok_and(|own| own.is_none_or(|own| own == *name))
+}
+
+fn name_of(nodes: &dyn LeftNodes, ino: InodeId) -> Result<Option<Name>, Refused> {
+    Ok(nodes.node(ino.home())?.inode(ino)?.name)
+}
+
+/// What a name stands for, as its server says.
+fn bound_to(nodes: &dyn LeftNodes, (dir, name): &Name) -> Result<Option<InodeId>, Refused> {
+    for shard in nodes.node(dir.home())?.shards_of(*dir)? {
+        if let Some(found) = nodes.node(shard)?.entry_of(*dir, name)? {
             return Ok(Some(found));
         }
     }

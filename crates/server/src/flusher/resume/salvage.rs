@@ -76,7 +76,7 @@ pub fn salvage(
     let named: BTreeMap<InodeId, Inode> = match node.cached_files() {
         Ok(files) => files.into_iter().map(|inode| (inode.ino, inode)).collect(),
         Err(refused) => {
-            tracing::warn!(server = %home, %refused, "files have the names that the ledger tells");
+            tracing::warn!(server = %home, %refused, "the names cannot be read: files keep those in the ledger");
             BTreeMap::new()
         }
     };

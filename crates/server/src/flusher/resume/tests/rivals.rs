@@ -53,12 +53,39 @@ impl Scene {
         self.nodes[0].read("f").unwrap()
     }
 
+    /// Names of second versions.
+    fn conflicts(&self) -> impl Iterator<Item = String> {
+        [self.earlier.ino, self.later.ino].into_iter().map(|ino| {
+            let path = crate::cache::object_moves::conflict_paths(b"f", ino).next().unwrap();
+            String::from_utf8(path).unwrap()
+        })
+    }
+
     /// Whether a second version is in the tier.
     fn has_conflict(&self) -> bool {
-        let paths = [&self.earlier, &self.later].map(|record| {
-            crate::cache::object_moves::conflict_paths(b"f", record.ino).next().unwrap()
-        });
-        paths.iter().any(|path| self.nodes[0].read(std::str::from_utf8(path).unwrap()).is_ok())
+        self.conflicts().any(|name| self.nodes[0].read(&name).is_ok())
+    }
+
+    /// By the names of its home the later file is still `tmp`, under which it was written.
+    fn later_has_another_name(&self) {
+        let ino = self.later.ino;
+        let names = self.nodes[usize::from(ino.home().0)].names();
+        let mut txn = names.begin();
+        let inode = ops::get_inode(&txn, ino).unwrap().unwrap();
+        ops::put_inode(&mut txn, &Inode { name: Some((DIR, b"tmp".to_vec())), ..inode }).unwrap();
+        txn.commit().unwrap();
+        let names = self.nodes[0].names();
+        let mut txn = names.begin();
+        let entry = EntryRecord { ino, kind: FileKind::Regular };
+        ops::insert(&mut txn, DIR, b"tmp", entry).unwrap().unwrap();
+        txn.commit().unwrap();
+    }
+
+    /// Both versions, wherever they are.
+    fn are_both_in_tier(&self) -> bool {
+        let names = self.conflicts().chain(["f".to_owned()]);
+        let found: Vec<_> = names.filter_map(|name| self.nodes[0].read(&name).ok()).collect();
+        [&b"earlier"[..], b"later--"].iter().all(|bytes| found.iter().any(|found| found == bytes))
     }
 
     fn power_cut(&mut self) {
@@ -98,6 +125,8 @@ fn the_file_that_has_the_name_is_the_one_in_the_tier() {
             assert_eq!(scene.in_tier(), bytes, "{earlier} {owner:?}");
             assert!(!scene.has_conflict(), "{earlier} {owner:?}");
             assert!(resume(&mut scene.nodes).is_empty(), "nothing is left");
+            let mut records = scene.nodes.iter().flat_map(|node| node.ledger.records());
+            assert!(records.all(|record| record.state.is_safe()), "{owner:?}");
         }
     });
 }
@@ -121,6 +150,26 @@ fn a_version_of_the_earlier_file_in_the_tier_is_replaced() {
             resume(&mut scene.nodes);
             assert_eq!(scene.in_tier(), b"later--", "{earlier} {is_known}");
             assert!(!scene.has_conflict(), "{earlier} {is_known}");
+        }
+    });
+}
+
+/// The ledgers may be ahead of the names: a file that by these has another name has lost nothing.
+#[test]
+fn a_file_whose_names_are_behind_its_ledger_comes() {
+    in_both_orders(|earlier| {
+        for is_known in [false, true] {
+            let mut scene = Scene::new(earlier, Owner::Earlier);
+            scene.later_has_another_name();
+            if is_known {
+                let version = Some(scene.nodes[0].put("f", b"earlier"));
+                let state = FileState::Durable;
+                scene.known(LedgerRecord { version, state, ..scene.earlier.clone() });
+            }
+            scene.power_cut();
+            let told = resume(&mut scene.nodes);
+            assert!(told.iter().all(|file| file.failure.is_none()), "{told:?}");
+            assert!(scene.are_both_in_tier(), "{earlier} {is_known}: {told:?}");
         }
     });
 }
