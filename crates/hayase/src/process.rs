@@ -225,11 +225,30 @@ pub(crate) fn is_this_boot(boot: &str) -> bool {
     boot_id().map_or(true, |this| this == boot)
 }
 
-/// The namespace in which the process numbers that this process sees are numbers: those of another container mean nothing
-/// here, or another process. Empty where `/proc` does not tell.
+/// The first PID namespace of every machine (`PROC_PID_INIT_INO` of the kernel): it shows all processes.
+const ALL_PROCESSES: &str = "pid:[4026531836]";
+
+/// The PID namespace of this process: process numbers of another one mean nothing here, or another process. Empty where
+/// `/proc` does not tell.
 pub(crate) fn pid_namespace() -> String {
-    let link = fs::read_link("/proc/self/ns/pid").unwrap_or_default();
+    namespace_of("self")
+}
+
+fn namespace_of(process: &str) -> String {
+    let link = fs::read_link(format!("/proc/{process}/ns/pid")).unwrap_or_default();
     link.to_string_lossy().into_owned()
+}
+
+/// Whether processes of a PID namespace of this boot may run that are not seen here. Not where all processes are seen and
+/// none that may be looked at is in it: then it has ended.
+pub(crate) fn are_hidden(namespace: &str) -> bool {
+    let is_seen = || all().any(|process| namespace_of(&process.pid.to_string()) == namespace);
+    may_hide(namespace, &pid_namespace(), is_seen)
+}
+
+fn may_hide(namespace: &str, ours: &str, is_seen: impl FnOnce() -> bool) -> bool {
+    let are_known = !namespace.is_empty() && !ours.is_empty();
+    are_known && namespace != ours && (ours != ALL_PROCESSES || is_seen())
 }
 
 /// All processes that `/proc` shows now.
@@ -295,6 +314,23 @@ fn is_killed(status: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn processes_of_another_pid_namespace_are_hidden_until_it_has_ended() {
+        let check = |namespace: &str, ours: &str, is_seen: bool, expected: bool| {
+            let found = may_hide(namespace, ours, || is_seen);
+            assert_eq!(found, expected, "{namespace} from {ours}");
+        };
+        let (one, other) = ("pid:[4026532001]", "pid:[4026532002]");
+        check(one, one, true, false);
+        check(one, other, false, true); // Who does not see all cannot say that it has ended.
+        check(ALL_PROCESSES, other, false, true);
+        check(one, ALL_PROCESSES, true, true);
+        check(one, ALL_PROCESSES, false, false);
+        check("", other, false, false); // Written by an earlier build.
+        check(one, "", false, false);
+        assert!(!are_hidden(&pid_namespace()));
+    }
 
     #[test]
     fn stat_is_read_past_a_strange_name() {

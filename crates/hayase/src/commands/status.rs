@@ -179,7 +179,8 @@ pub(crate) fn run(
         (registry.jobs(), registry.damaged())
     };
     damaged.iter().for_each(|error| output.problem(&error.with_help()));
-    let is_known = damaged.iter().all(JobError::is_theirs);
+    let is_judged = |job: &Job| job.unknowable(job.all_nodes()).is_empty();
+    let is_known = damaged.iter().all(JobError::is_theirs) && jobs.iter().all(is_judged);
     let status = if is_known { Status::Done } else { Status::Partly };
     let with_ledger = args.ledger;
     let jobs: Vec<_> = jobs.iter().map(look_at).collect();
@@ -244,7 +245,7 @@ pub(crate) fn look_at(job: &Job) -> JobStatus {
         job_dir: job.dir.path().to_owned(),
         storage: settings.job_storage(),
         kind: settings.kind.word(),
-        state: state_of(&nodes, settings),
+        state: state_of(&nodes, job),
         storage_nodes: settings.groups().servers().iter().map(|server| server.0).collect(),
         payload: Payload::of(settings),
         shared_bytes: settings.shared.get(),
@@ -347,6 +348,10 @@ fn unknown(settings: &Settings, node: u16) -> NodeStatus {
 /// Asks a node of this machine.
 pub(crate) fn look_at_node(job: &Job, node: u16) -> NodeStatus {
     let mut status = unknown(&job.settings, node);
+    if let Some((_, error)) = job.unknowable([node]).pop() {
+        status.trouble = Some(error.with_help());
+        return status;
+    }
     if job.supervisor(node).is_none() {
         status.trouble = Some("its supervisor has ended".to_owned());
         status.has_ended = true;
@@ -375,21 +380,23 @@ pub(crate) fn look_at_node(job: &Job, node: u16) -> NodeStatus {
     status
 }
 
-fn state_of(nodes: &[NodeStatus], settings: &Settings) -> &'static str {
+fn state_of(nodes: &[NodeStatus], job: &Job) -> &'static str {
     let runs = |state: &DaemonState| matches!(state, DaemonState::Runs(_));
     let is_up = |node: &NodeStatus| {
         let daemons = node
             .supervisor
             .as_ref()
-            .is_some_and(|s| runs(&s.server) && (settings.no_mounts || runs(&s.mount)));
+            .is_some_and(|s| runs(&s.server) && (job.settings.no_mounts || runs(&s.mount)));
         daemons && node.server.is_some()
     };
     if nodes.iter().all(is_up) {
         "up"
     } else if nodes.iter().any(|node| node.supervisor.is_some()) {
         "damaged"
-    } else {
+    } else if job.unknowable(job.all_nodes()).is_empty() {
         "dead"
+    } else {
+        "unknown"
     }
 }
 

@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{JobError, SETTINGS_FORMAT, Settings, trust};
 use crate::kept_file::{self, KeptFileError};
-use crate::process::{ProcessId, is_this_boot, pid_namespace};
+use crate::process::{ProcessId, are_hidden, is_this_boot};
 
 /// A job directory, by its absolute path.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -132,7 +132,8 @@ impl JobDir {
         NodeDir(self.0.join("self"))
     }
 
-    fn settings_file(&self) -> PathBuf {
+    /// The file of its settings.
+    pub(super) fn settings_file(&self) -> PathBuf {
         self.0.join("job.json")
     }
 
@@ -228,13 +229,11 @@ impl NodeDir {
     /// When neither copy can be read, or it was written in another PID namespace of this boot: the supervisor may run.
     pub(crate) fn record(&self) -> Result<Option<SupervisorRecord>, KeptFileError> {
         let record: Option<SupervisorRecord> = kept_file::read_either(&self.record_file())?;
-        let is_foreign = |record: &SupervisorRecord| {
-            let (theirs, ours) = (&record.pid_namespace, pid_namespace());
-            let are_known = !theirs.is_empty() && !ours.is_empty();
-            are_known && *theirs != ours && is_this_boot(&record.boot_id)
+        let is_hidden = |record: &SupervisorRecord| {
+            is_this_boot(&record.boot_id) && are_hidden(&record.pid_namespace)
         };
         match record {
-            Some(record) if is_foreign(&record) => {
+            Some(record) if is_hidden(&record) => {
                 Err(KeptFileError::OtherProcesses { path: self.record_file() })
             }
             record => Ok(record),

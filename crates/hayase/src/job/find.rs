@@ -6,6 +6,7 @@ use std::path::Path;
 
 use super::{JobDir, JobError, JobId, Kind, Registry, Settings, SupervisorRecord};
 use crate::config::Environment;
+use crate::kept_file::KeptFileError;
 use crate::process::Handle;
 
 /// A job that was found: where it lies, and what it is.
@@ -95,9 +96,17 @@ impl Job {
 
     /// Those of `nodes` of which it can not be said whether they run here, and why.
     pub(crate) fn unknowable(&self, nodes: impl IntoIterator<Item = u16>) -> Vec<(u16, JobError)> {
+        let is_hidden = self.has_hidden_launcher();
         let why = |node| {
             let job = self.settings.job.to_string();
-            let source = self.dir.node(node).record().err()?;
+            let source = match self.dir.node(node).record() {
+                Err(source) => source,
+                // It may be starting.
+                Ok(None) if is_hidden => {
+                    KeptFileError::OtherProcesses { path: self.dir.settings_file() }
+                }
+                Ok(_) => return None,
+            };
             Some((node, JobError::Unknowable { job, node, source }))
         };
         nodes.into_iter().filter_map(why).collect()
@@ -141,9 +150,15 @@ impl Job {
     pub(crate) fn is_elsewhere(&self) -> bool {
         let has_failed = || {
             let launcher = self.settings.launcher;
-            self.is_of_this_boot() && !self.dir.is_kept() && !launcher.is_alive()
+            let has_ended = || !self.has_hidden_launcher() && !launcher.is_alive();
+            self.is_of_this_boot() && !self.dir.is_kept() && has_ended()
         };
         self.settings.kind == Kind::Hosts && !self.dir.is_private() && !has_failed()
+    }
+
+    /// Its launcher ran on this machine, and may run in another container.
+    fn has_hidden_launcher(&self) -> bool {
+        self.is_of_this_boot() && crate::process::are_hidden(&self.settings.pid_namespace)
     }
 
     /// Process numbers of its launcher mean something here.
@@ -311,38 +326,6 @@ mod tests {
         damage(1);
         assert_eq!(here(&job), [1, 2]);
         assert!(job.clone().known().is_err() && job.unknowable([0]).is_empty());
-    }
-
-    /// A container sees other processes: there a running job is not dead, and nothing of it is removed.
-    #[test]
-    fn a_job_of_another_pid_namespace_is_not_judged() {
-        let top = tempfile::tempdir().unwrap();
-        let dir = JobDir::new(top.path().join("j"));
-        dir.create(1).unwrap();
-        let record = |pid_namespace: String, boot_id: String| SupervisorRecord {
-            node: 0,
-            process: ProcessId { start: 1, ..ProcessId::current().unwrap() },
-            boot_id,
-            pid_namespace,
-            host: String::new(),
-            address: String::new(),
-            namespaces: Vec::new(),
-        };
-        let settings = sample(Kind::ThisMachine, 1);
-        let check = |record: SupervisorRecord, is_known: bool| {
-            dir.node(0).write_record(&record).unwrap();
-            let job = Job { dir: dir.clone(), settings: settings.clone() }.known();
-            assert_eq!(job.is_ok(), is_known, "{record:?}");
-            if let Err(error) = job {
-                assert!(error.help().unwrap().contains("where the job was started"), "{error}");
-            }
-        };
-        let boot = || crate::process::boot_id().unwrap();
-        let (ours, other) = (crate::process::pid_namespace(), "pid:[1]".to_owned());
-        check(record(ours, boot()), true);
-        check(record(String::new(), boot()), true);
-        check(record(other.clone(), boot()), false);
-        check(record(other, "another".to_owned()), true);
     }
 
     #[test]

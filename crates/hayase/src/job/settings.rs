@@ -208,6 +208,9 @@ pub(crate) struct Settings {
     pub(crate) mark: String,
     /// Boot of the machine that ran `up`.
     pub(crate) boot_id: String,
+    /// The PID namespace of the launcher on that machine; empty where it is not known.
+    #[serde(default)]
+    pub(crate) pid_namespace: String,
     /// The launcher, which counts as a living process of the job until the nodes have begun.
     pub(crate) launcher: ProcessId,
     /// Milliseconds since 1970.
@@ -477,6 +480,7 @@ pub(crate) mod tests {
             job: "t1".parse().unwrap(),
             mark: "00".repeat(16),
             boot_id: crate::process::boot_id().unwrap(),
+            pid_namespace: crate::process::pid_namespace(),
             launcher: ProcessId::current().unwrap(),
             created_ms: 0,
             uid: 0,

@@ -20,7 +20,7 @@ use crate::job::{
     TransportName, expect_safe_way,
 };
 use crate::moment;
-use crate::process::{ProcessId, boot_id};
+use crate::process::{ProcessId, boot_id, pid_namespace};
 use crate::wiring::places;
 
 /// Simulated nodes of one job: their addresses come from one /24.
@@ -175,6 +175,7 @@ pub(crate) fn plan(args: &UpArgs, environment: &Environment) -> anyhow::Result<P
         job,
         mark,
         boot_id: boot_id()?,
+        pid_namespace: pid_namespace(),
         launcher: ProcessId::current()?,
         created_ms: moment::now_ms(),
         uid: environment.uid,

@@ -82,6 +82,7 @@ fn a_running_job_is_not_dead_in_another_pid_namespace() {
         &["resume", directory.to_str().unwrap()][..],
         &["resume", "--discard", scene.path("storage/t").to_str().unwrap()],
         &["status", "--job", "t"],
+        &["status"],
         &["down", "--job", "t", "--drain", "1"],
     ] {
         let mut command = scene.program("unshare");
