@@ -9,9 +9,10 @@
 # three. Needs root for namespaces, images and limits; where something is missing it says so, and compares nothing.
 set -uo pipefail
 cd "$(dirname "$0")" || exit 1
+export LC_ALL=C.UTF-8
 . scripts/prepare.sh
 . scripts/job.sh
-for part in terminal figures limits shared-storage trees checkpoint small-files s3 killed page; do . "demo/$part.sh"; done
+for part in terminal figures limits dead-runs shared-storage trees checkpoint small-files s3 killed page; do . "demo/$part.sh"; done
 
 usage() { sed -n '2,9s/^# \{0,1\}//p' "$0"; }
 ranks=2 checkpoint_mib=48
@@ -24,6 +25,8 @@ while [ $# -gt 0 ]; do
   esac
   shift
 done
+[[ $ranks =~ ^[1-9][0-9]?$ ]] || die "--ranks $ranks: expected 1 to 99"
+[[ $checkpoint_mib =~ ^[1-9][0-9]{0,3}$ ]] && [ $((checkpoint_mib % 4)) = 0 ] || die "--mib $checkpoint_mib: expected a multiple of 4 below 10000"
 round_mib=$(((checkpoint_mib / 2 + 3) / 4 * 4))
 tree_files=1500
 out=demo/out
@@ -32,7 +35,7 @@ begun=$SECONDS
 prepare() {
   title "prepare"
   prepare_packages build || die "nothing can be built without these packages"
-  prepare_packages run test bench || warn "something will be missing below"
+  prepare_packages run demo || warn "something will be missing below"
   prepare_cargo
   rm -rf "$out"
   mkdir -p "$out/logs"
@@ -43,7 +46,7 @@ prepare() {
 build() {
   local start=$SECONDS
   if [ -n "${HAYASE_BIN:-}" ]; then
-    hayase=$(readlink -f "$HAYASE_BIN") || die "$HAYASE_BIN is not there"
+    hayase=$(readlink -e "$HAYASE_BIN") || die "$HAYASE_BIN is not there"
     s3_server=${HAYASE_S3_SERVER:-$(dirname "$hayase")/hayase-s3-server}
   else
     say "cargo build --profile demo: some minutes on two cores"
@@ -81,6 +84,7 @@ cluster() {
   job_ends+=(control_end storage_end watch_end s3_end)
   programs
   control_begin
+  dead_runs_end
   storage_begin
   logged up job_up 3 --shared 2GiB --local 1GiB --tier @work/tier
   one_network=
@@ -94,18 +98,20 @@ cluster() {
     [ -z "$limited" ] || cat "$job_work/limits"
   fi
   if [ -z "$limited" ]; then
+    limits_end
     condition "Disks, links and shared storage are not limited here: $why"
     condition "So nothing is compared: the figures are those of Hayase on this machine's disk alone"
   fi
+  condition "One run each: other runs differ"
   condition "Linux $(uname -r), $(nproc) cores for all nodes together, $("$hayase" --version), $(date -u '+%Y-%m-%d %H:%M') UTC"
 }
 
 conditions() {
   figure slower "The shared storage here has no lock conflicts between nodes, which slow such writes on Lustre. The ratio of a checkpoint is that of the nodes' disks to the shared storage, nothing more."
   figure slower "When nothing is computed meanwhile, the shared storage has everything later than with stock MPI: the bytes are written to the nodes first."
-  figure slower "Creating files: one program makes some 4,000 files a second in \`shared\`, XFS alone 50,000. It wins above because shared storage answers after a millisecond."
+  figure slower "Creating files: one program makes some 4,000 files a second in \`shared\`, XFS alone 50,000 (not measured here: \`docs/results/foundation.md\`).$unpack_wins"
   figure slower "Compiling takes processor time on either: a build gains nothing, and can be slower."
-  figure slower "One program that reads another node's file gets 70 % of what a bare TCP connection carries."
+  figure slower "One program that reads another node's file gets 70 % of what a bare TCP connection carries (not measured here: \`docs/results/foundation.md\`)."
   figure slower "The S3 server has no latency, which favours one object for each file: real ones answer after 10 to 30 ms."
   figure slower "What only one node's disk has is lost when that node is lost before it is on the shared storage: there are no copies."
   figure command "./demo.sh"
@@ -141,7 +147,6 @@ title "without Hayase and with it"
 figures_table
 page "$figures" "$out/index.html" || die "the page could not be made"
 ended=$SECONDS
-! has chromium || tests/demo/page.sh "$out" >"$out/logs/page.log" 2>&1 || warn "the page does not look right in a browser: $out/logs/page.log"
 say ""
 say "pictures: $out/index.html   logs: $out/logs"
 say "demo: done in $((ended - begun)) s, $((ended - run_begun)) of them after the build"

@@ -5,12 +5,15 @@
 
 model_seconds=90   # MPICH waits for ever for a rank that was killed
 
+# in_time CMD...: with a time limit, in the process group of this shell, so that Ctrl-C ends it.
+in_time() { timeout --foreground $model_seconds "$@" </dev/null; }
+
 # model_without DIRECTORY MIB ROUNDS SECONDS: by the MPI library alone. Debian's mpiexec finds the three nodes in its
 # environment.
-model_without() { timeout $model_seconds "$hayase" exec -- mpiexec.mpich -n $((3 * ranks)) "$job_work/model" "$@"; }
+model_without() { in_time "$hayase" exec -- mpiexec.mpich -n $((3 * ranks)) "$job_work/model" "$@"; }
 
 # model_with DIRECTORY MIB ROUNDS SECONDS: by Hayase.
-model_with() { timeout $model_seconds "$hayase" exec --mpiio -- mpiexec.mpich -n $((3 * ranks)) "$job_work/model" "$@"; }
+model_with() { in_time "$hayase" exec --mpiio -- mpiexec.mpich -n $((3 * ranks)) "$job_work/model" "$@"; }
 
 # model NAME WAY ARG...: runs it, keeps what it printed in $out/logs/NAME-WAY.times; waits until the shared storage has all,
 # and keeps when that was, in seconds since the model began, in $everything, and the end of the model in $ended.
@@ -26,8 +29,8 @@ model() {
   [ "$way" != without ] || everything=$ended
 }
 
-# same_files A B: all of B are in A too.
-same_files() { (cd "$2" && for file in *; do cmp "$1/$file" "$file" || exit 1; done); }
+# same_files A B: all of A are in B, with the same bytes.
+same_files() { (cd "$1" && for file in *; do cmp "$file" "$2/$file" || exit 1; done); }
 
 demo_checkpoint() {
   local mib=$checkpoint_mib total=$((3 * ranks * checkpoint_mib)) without=- without_all=- with

@@ -4,7 +4,8 @@
 #
 #   condition TEXT                          what the figures were measured on
 #   scene ID TITLE TEXT
-#   compare ID WHAT WITHOUT WITH UNIT lower|higher NAME    a row; NAME of what was used without Hayase; `-`: not measured
+#   compare ID WHAT WITHOUT WITH UNIT lower|none NAME      a row; lower is better, or no ratio; NAME of what was used without
+#                                           Hayase; `-`: not measured
 #   check ID TEXT                           what was verified
 #   lane ID NAME SECONDS                    a line of time, and how long the longest of the scene is
 #   span ID NAME KIND BEGIN END             a piece of that line, in seconds
@@ -33,7 +34,7 @@ scene() {
   say "$3"
 }
 
-# compare ID WHAT WITHOUT WITH UNIT lower|higher NAME: a figure without Hayase and with it, on the terminal too.
+# compare ID WHAT WITHOUT WITH UNIT lower|none NAME: a figure without Hayase and with it, on the terminal too.
 compare() {
   figure compare "$@"
   printf '  %-46s %s: %s, Hayase: %s %s\n' "$2" "$7" "$3" "$4" "$5"

@@ -13,6 +13,17 @@ daemons() {
   done
 }
 
+# job_daemons: all of them.
+job_daemons() { daemons node; daemons serve; daemons serve-mount; }
+
+# all_gone PID...: those, and whatever has come instead.
+all_gone() {
+  local pid
+  # A zombie has no words.
+  for pid; do ! grep -qas . "/proc/$pid/cmdline" || return 1; done
+  [ -z "$(job_daemons)" ]
+}
+
 # killed_begin: the files, made before, so that writing them takes no time but that of the disks; their checksums.
 killed_begin() {
   local node i file
@@ -45,21 +56,27 @@ cache_of() { say "$(area "$1" cache)/killed"; }
 whole() { (cd "$1" && sha256sum -c "$job_work/sums" 2>/dev/null | grep -c ': OK$'); }
 
 demo_killed() {
-  local total=$((3 * killed_files)) busy stock=- arrived found start resumed wrote
+  local total=$((3 * killed_files)) busy stock=- arrived found start resumed wrote alive what
   [ -z "$limited" ] || busy=" Other jobs keep the shared storage busy: $killed_storage_mib MiB/s until the kill."
   scene killed "A killed job: three nodes write $total files of $killed_mib MiB; kill -9 of all processes while they drain" \
     "\`hayase resume\` then brings what the nodes' disks have. Without Hayase: the same writers, killed after the same time.${busy:-}"
   killed_begin
-  [ -z "$limited" ] || limit_device "$storage_device" $killed_storage_mib
+  what="whole files of $total"
+  if [ -n "$limited" ]; then
+    must limit_device "$storage_device" $killed_storage_mib
+    what="$what, at $killed_storage_mib MiB/s until the kill"
+  fi
+  mapfile -t alive < <(job_daemons)
+  [ ${#alive[@]} = 9 ] || die "the three nodes have ${#alive[@]} processes, not 9"
   on 0 mkdir "$(cache_of 0)"
   start=$(seconds)
   write_all >>"$out/logs/killed.log" 2>&1 || die "writing failed"
   wrote=$(since "$start")
-  # shellcheck disable=SC2046 # Numbers; some end with the first.
-  kill -9 $(daemons node) $(daemons serve) $(daemons serve-mount) 2>/dev/null
+  kill -9 "${alive[@]}" 2>/dev/null # Some end with the first.
+  wait_until 20 all_gone "${alive[@]}" || die "kill -9 has left processes of the nodes"
   arrived=$(find "$storage/killed" -type f -name 'node-*' | wc -l)
   say "  written in $wrote s; $arrived of $total files had arrived on the shared storage at the kill"
-  [ -z "$limited" ] || limit_device "$storage_device" "$storage_mib"
+  [ -z "$limited" ] || must limit_device "$storage_device" "$storage_mib"
   start=$(seconds)
   resume_job || { tail "$out/logs/resume.log"; die "resume did not end well"; }
   resumed=$(since "$start")
@@ -67,10 +84,10 @@ demo_killed() {
   [ "$found" = $total ] || die "only $found of $total files have their checksum"
   [ "$(find "$storage/killed" -type f -name 'node-*' | wc -l)" = $total ] || die "there are other files than those"
   if [ -n "$limited" ]; then
-    limit_device "$storage_device" $killed_storage_mib
+    must limit_device "$storage_device" $killed_storage_mib
     stock=$(killed_stock "$wrote")
   fi
-  compare killed "whole files on the shared storage, of $total" "$stock" "$found" files higher "straight to it"
+  compare killed "$what" "$stock" "$found" files none "straight to it"
   if [ "$arrived" -lt $total ]; then
     check killed "$arrived files had arrived at the kill, \`hayase resume\` brought the others in $resumed s"
   else

@@ -5,7 +5,7 @@
 # sends is limited by tc. Every limit is measured before it is used: where one does not hold, $limited is empty, and nothing is
 # compared.
 
-disk_mib=200        # each node's disk, each of its areas
+disk_mib=200        # each node's disk, each of its areas: what is written, as for the shared storage
 link_mib=119        # what each node sends: 1 Gbit/s
 storage_mib=64      # the shared storage, for all nodes together
 metadata_us=1000    # each call of a program that names a file on the shared storage
@@ -13,6 +13,8 @@ limited=
 control=            # the group
 control_before=     # where this shell was
 control_version=
+control_added=()    # what was switched on for it in version 2
+control_parent=     # and where
 control_mount=      # when the hierarchy had to be mounted
 limited_devices=()
 
@@ -47,11 +49,18 @@ control_begin() {
   if [ "$control_version" = 1 ]; then
     control=$place
   else
-    echo +io >"$place/cgroup.subtree_control" && mkdir "$place/hayase-demo.$$" || return 0
-    control=$place/hayase-demo.$$
-    echo +memory >"$place/cgroup.subtree_control" # Or writes of the page cache are not counted.
+    control_parent=$place
+    control_add io || return 0
+    control_add memory # Or writes of the page cache are not counted.
+    control=$(mktemp -d "$place/hayase-demo.XXXXXX") || { control_end; return 0; }
   fi 2>/dev/null
   echo $$ >"$control/cgroup.procs" || { control_end; control=; }
+}
+
+# control_add CONTROLLER: for groups below $control_parent.
+control_add() {
+  ! grep -qw "$1" "$control_parent/cgroup.subtree_control" || return 0
+  echo "+$1" >"$control_parent/cgroup.subtree_control" && control_added+=("$1")
 }
 
 # control_mounted: mounts a hierarchy where none is, for example in a chroot.
@@ -73,9 +82,9 @@ control_path() {
 
 # control_end: no limits; this shell goes back, and what is still in a group of ours too.
 control_end() {
-  local device process
+  local process name
   if [ -n "$control" ]; then
-    for device in "${limited_devices[@]}"; do limit_device "$device" 0; write_early "$device" 0; done 2>/dev/null
+    unlimit_devices
     echo $$ >"$control_before/cgroup.procs"
     if [ "$control_version" = 2 ]; then
       while read -r process; do echo "$process" >"$control_before/cgroup.procs"; done <"$control/cgroup.procs" 2>/dev/null
@@ -83,7 +92,10 @@ control_end() {
     fi
     control=
   fi
+  for name in "${control_added[@]}"; do echo "-$name" >"$control_parent/cgroup.subtree_control"; done 2>/dev/null
+  control_added=()
   [ -z "$control_mount" ] || umount "$control_mount" || warn "left behind: $control_mount"
+  control_mount=
 }
 
 # limit_device MAJOR:MINOR MIB: what is written to it; 0 is no limit.
@@ -96,6 +108,7 @@ limit_device() {
     echo "$1 wbps=$bytes" >"$control/io.max"
   fi || return 1
   limited_devices+=("$1")
+  echo "$1" >>"$job_work/limited"
 }
 
 # write_early MAJOR:MINOR MIB: the kernel begins to write when 32 MiB are dirty, as clients of shared storage do, not when a
@@ -115,18 +128,35 @@ devices() { on "$1" awk -v node="/node-$1/" 'index($5, node) && / - xfs / { prin
 
 # limit_nodes: disks and links of the three nodes.
 limit_nodes() {
-  local node device
+  local node device found
   for node in 0 1 2; do
-    for device in $(devices "$node"); do limit_device "$device" "$disk_mib" || return 1; done
+    found=$(devices "$node")
+    [ -n "$found" ] || return 1
+    for device in $found; do limit_device "$device" "$disk_mib" || return 1; done
     on "$node" tc qdisc add dev eth0 root tbf rate $((link_mib << 20))bps burst 1m latency 500ms || return 1
   done
 }
 
-# write_rate NODE DIRECTORY MIB: MiB/s of a direct write.
+# unlimit_devices: takes back the limits of disks.
+unlimit_devices() {
+  local device
+  for device in "${limited_devices[@]}"; do limit_device "$device" 0; write_early "$device" 0; done 2>/dev/null
+  limited_devices=()
+}
+
+# limits_end: takes back all that was set, when one of them does not hold.
+limits_end() {
+  local node
+  unlimit_devices
+  for node in 0 1 2; do on "$node" tc qdisc del dev eth0 root; done >/dev/null 2>&1
+  distant=()
+}
+
+# write_rate NODE DIRECTORY MIB: MiB/s of a write as programs do it, through the page cache and until it is on the disk.
 write_rate() {
   local start
   start=$(seconds)
-  on "$1" dd if=/dev/zero of="$2/probe" bs=4M count=$(($3 / 4)) oflag=direct conv=fsync 2>/dev/null || return 1
+  on "$1" dd if=/dev/zero of="$2/probe" bs=4M count=$(($3 / 4)) conv=fsync 2>/dev/null || return 1
   calc "$3 / $(since "$start")" %.0f
   on "$1" rm "$2/probe"
 }
@@ -144,19 +174,22 @@ holds() {
 
 # limits_hold: measures all of them; says why when one does not hold.
 limits_hold() {
-  local node rates=() shared link
+  local node kind rates=() shared link
   holds $storage_mib $((storage_mib * 3 / 4)) write_rate 0 "$storage" 64 ||
     { say "the shared storage makes ${measured:-no} MiB/s, not $storage_mib"; return 1; }
   shared=$measured
   for node in 0 1 2; do
-    holds $disk_mib $((storage_mib * 2)) write_rate "$node" "$(area "$node" local)" 100 ||
-      { say "the disk of node $node makes ${measured:-no} MiB/s, not $disk_mib"; return 1; }
-    rates+=("$measured")
+    for kind in shared local; do
+      holds $disk_mib $((disk_mib * 3 / 4)) write_rate "$node" "$(area "$node" $kind)" 200 ||
+        { say "the disk of $kind on node $node makes ${measured:-no} MiB/s, not $disk_mib"; return 1; }
+      rates+=("$measured")
+    done
   done
-  holds $link_mib $((link_mib / 4)) link_rate || { say "a link makes ${measured:-no} MiB/s, not $link_mib"; return 1; }
+  holds $link_mib $((link_mib * 3 / 4)) link_rate || { say "a link makes ${measured:-no} MiB/s, not $link_mib"; return 1; }
   link=$measured
-  condition "shared storage: $storage_mib MiB/s for all nodes together (measured $shared), $((metadata_us / 1000)) ms for each call that names a file"
-  condition "each node: a disk of $disk_mib MiB/s (measured ${rates[*]}), and it sends at most $link_mib MiB/s, 1 Gbit/s (measured $link)"
+  condition "shared storage: writes at $storage_mib MiB/s for all nodes together (measured $shared); reads are not limited"
+  condition "\`tar\`, \`make\`, \`cp\` and \`hayase stage out\` wait $((metadata_us / 1000)) ms for each call that names a file on the shared storage; MPI programs, Hayase's servers and the writers of the killed job do not"
+  condition "each node: writes at $disk_mib MiB/s to each area (measured ${rates[*]}), and it sends at most $link_mib MiB/s, 1 Gbit/s (measured $link)"
 }
 
 # link_rate: MiB/s of a TCP connection from node 0 to node 1.

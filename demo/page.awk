@@ -6,8 +6,8 @@ function text(s) { gsub(/&/, "\\&amp;", s); gsub(/</, "\\&lt;", s); gsub(/>/, "\
 function rich(s) { s = text(s); while (sub(/`/, "<code>", s)) sub(/`/, "</code>", s); return s }
 function known(value) { return value != "-" && value != "" }
 function ratio(without, with, better) {
-  if (!known(without) || !known(with) || without + 0 == 0 || with + 0 == 0) return ""
-  return sprintf("%.1f", better == "lower" ? without / with : with / without)
+  if (!known(without) || !known(with) || without + 0 == 0 || with + 0 == 0 || better == "none") return ""
+  return sprintf("%.1f", without / with)
 }
 function share(value, longest) { return sprintf("%.2f%%", longest > 0 ? 100 * value / longest : 0) }
 function value_of(value, unit) { return known(value) ? text(value " " unit) : "not measured" }
@@ -65,9 +65,9 @@ END {
   while ((getline line < style) > 0) print line
   print "</style></head>\n<body>\n<h1>Hayase: a run of the demo</h1>"
   if (compared) print "<p class=\"soft\">Three simulated nodes of one machine, with disks, links and shared storage of known speed. " \
-    "Each scene ran without Hayase and with it on the same limits, and its bytes were verified.</p>"
+    "What is compared ran once without Hayase and once with it, on the same limits; each scene says what was verified.</p>"
   else print "<p class=\"soft\">Three simulated nodes of one machine. Their disks, links and shared storage could not be limited " \
-    "to known speeds, so nothing is compared with what users have without Hayase. All bytes were verified.</p>"
+    "to known speeds, so nothing is compared with what users have without Hayase. Each scene says what was verified.</p>"
   print "<section id=\"conditions\"><h2>Measured on</h2>\n<ul>\n" conditions "</ul></section>"
   for (i = 1; i <= scenes; i++)
     print "<section class=\"scene\" id=\"" text(id[i]) "\"><h2>" rich(title[id[i]]) "</h2>\n<p class=\"soft\">" rich(about[id[i]]) "</p>\n" \

@@ -3,7 +3,10 @@
 # The server runs on node 0 and keeps objects in memory; the other nodes reach it by the job's network.
 
 # near CMD...: runs a command that finds the server.
-near() { env -u AWS_CA_BUNDLE AWS_ENDPOINT_URL="$endpoint" AWS_ACCESS_KEY_ID=test AWS_SECRET_ACCESS_KEY=testtest "$@"; }
+near() {
+  env -u AWS_CA_BUNDLE -u AWS_SESSION_TOKEN -u AWS_PROFILE -u http_proxy -u HTTP_PROXY NO_PROXY='*' no_proxy='*' AWS_ENDPOINT_URL="$endpoint" \
+    AWS_ACCESS_KEY_ID=test AWS_SECRET_ACCESS_KEY=testtest "$@"
+}
 
 # s3 CMD...: the same on node 1.
 s3() { near "$hayase" exec --node 1 -- "$@"; }
@@ -41,6 +44,8 @@ demo_s3() {
   if [ -n "$limited" ] && has rclone; then
     timed s3 rclone_up with_rclone "$tree" :s3:bucket/rclone
     timed s3 rclone_down with_rclone :s3:bucket/rclone "$place/rclone"
+    [ "$(file_sums 1 "$place/rclone")" = "$(file_sums 1 "$tree")" ] || die "rclone's copy has other files than the tree"
+    check s3 "rclone's copy has the bytes of the tree"
     on 1 rm -rf "$place/rclone"
   fi
   for kind in loose packed; do
@@ -61,5 +66,5 @@ demo_s3() {
   compare s3 "to the bucket, in packs" "$rclone_up" "${up[packed]}" s lower rclone
   compare s3 "back, from packs" "$rclone_down" "${down[packed]}" s lower rclone
   compare s3 "from packs to all three nodes, each object fetched once" - "$all" s lower "rclone, once for each node"
-  check s3 "bytes, links, modes and times of each copy are those of the tree"
+  check s3 "bytes, links, modes and times of each of Hayase's copies are those of the tree"
 }

@@ -4,8 +4,8 @@ BEGIN {
   printf "%-60s %10s %10s %8s\n", "", "without", "Hayase", "ratio"
 }
 function ratio(without, with, better) {
-  if (without == "-" || with == "-" || without + 0 == 0 || with + 0 == 0) return "-"
-  return sprintf("%.1f x", better == "lower" ? without / with : with / without)
+  if (without == "-" || with == "-" || without + 0 == 0 || with + 0 == 0 || better == "none") return "-"
+  return sprintf("%.1f x", without / with)
 }
 $1 == "scene" { title[$2] = $3 }
 $1 == "compare" {

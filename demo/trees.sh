@@ -26,6 +26,9 @@ tree_sum() {
     find . -type f -print0 | sort -z | xargs -0 sha256sum' sh "$2" | sha256sum | cut -d' ' -f1
 }
 
+# file_sums NODE DIR: of names and bytes of its files alone.
+file_sums() { on "$1" sh -c 'cd "$1" && find . -type f -print0 | LC_ALL=C sort -z | xargs -0 sha256sum' sh "$2" | sha256sum; }
+
 # same_tree NODE DIR WHAT: fails unless the tree has arrived there as it is.
 same_tree() { [ "$(tree_sum "$1" "$2")" = "$tree_wanted" ] || die "node $1 has another tree ($3)"; }
 

@@ -34,12 +34,20 @@ def main():
         sys.exit("no crate of a registry is linked: that cannot be")
     print("Hayase is linked with the crates below, with Rust's standard library (MIT or Apache-2.0, The Rust Project\n"
           "Developers) and with LLVM's libunwind and compiler-rt (Apache-2.0 WITH LLVM-exception). Each keeps its licence.\n")
+    without = []
     crates_of = {}  # Most crates have the same text of the Apache licence: each text is printed once.
     for crate in sorted(found, key=lambda it: (it["name"], it["version"])):
         name = f"{crate['name']} {crate['version']}"
         print(f"{name}: {crate['license']}")
-        for file in texts(pathlib.Path(crate["manifest_path"]).parent):
+        files = texts(pathlib.Path(crate["manifest_path"]).parent)
+        if not files and not crate["license"]:
+            sys.exit(f"{name} names no licence and has no text of one")
+        if not files:
+            without.append(f"{name}: {crate['license']}")
+        for file in files:
             crates_of.setdefault(file.read_text(errors="replace").strip(), []).append(f"{name} ({file.name})")
+    if without:
+        print("\nThe sources of these crates have no text of their licence, only its SPDX name:\n\n" + "\n".join(without))
     for text, names in crates_of.items():
         print("\n" + "=" * 100 + "\n" + "\n".join(names) + "\n\n" + text)
 

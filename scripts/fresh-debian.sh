@@ -21,12 +21,12 @@ prepare_packages fresh || { say "SKIP fresh-debian: debootstrap could not be ins
 prepare_cargo
 toolchain=$(rustc --print sysroot) || die "no Rust toolchain to lend"
 
-work=$(mktemp -d "${HAYASE_WORK_DIR:-/var/tmp}/hayase-fresh.XXXXXX")
+work=$(mktemp -d "${HAYASE_WORK_DIR:-/var/tmp}/hayase-fresh.XXXXXX") || exit 1
 root=$work/root
 finish() {
   local status=$?
   trap - EXIT
-  if [ -n "$keep" ]; then say "kept: $work"; else remove_root "$root"; rm -rf "$work"; fi
+  if [ -n "$keep" ]; then say "kept: $work"; else remove_root "${root:?}"; rm -rf "${work:?}"; fi
   exit "$status"
 }
 trap finish EXIT

@@ -9,8 +9,9 @@ job_ends=()
 # job_begin: directories for a job, removed at the end of the script. job_up does it when the script has not.
 job_begin() {
   # Not /tmp: that may be in memory, and the areas' images want a disk.
-  job_work=$(mktemp -d "${HAYASE_WORK_DIR:-/var/tmp}/hayase-$(basename "$0" .sh).XXXXXX")
+  job_work=$(mktemp -d "${HAYASE_WORK_DIR:-/var/tmp}/hayase-$(basename "$0" .sh).XXXXXX") || exit 1
   chmod 755 "$job_work"
+  echo "$$ $(readlink /proc/self/ns/pid)" >"$job_work/owner"
   trap 'job_end $?' EXIT
   trap 'exit 130' INT
   trap 'exit 143' TERM
@@ -56,14 +57,15 @@ job_down() {
 # At the end of the script, however it came.
 job_end() {
   local status=$1 i
-  trap - EXIT INT TERM
+  trap - EXIT
+  trap '' INT TERM HUP # or a second Ctrl-C leaves mounts
   if [ -d "$HAYASE_JOB" ]; then
     if [ "$status" = 1 ]; then tail -n 15 "$HAYASE_JOB"/node-*/*.log >&2 2>/dev/null; fi
     # What is not in the tier is of no use to anybody.
     "$hayase" down --discard >&2 || true
   fi
   for ((i = ${#job_ends[@]} - 1; i >= 0; i--)); do "${job_ends[i]}"; done
-  rm -rf --one-file-system "$job_work"
+  rm -rf --one-file-system "${job_work:?}"
   exit "$status"
 }
 

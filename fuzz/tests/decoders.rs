@@ -53,6 +53,8 @@ fn what_once_broke_a_decoder_breaks_it_no_more() {
 #[test]
 fn decoders_come_back_from_anything() {
     let searched = |target| search(target, seed(), seconds());
+    let is_guided = std::env::var_os("HAYASE_FUZZ_GUIDED").is_some();
+    assert!(is_counted() || !is_guided, "the options that count edges had no effect");
     // Edges are counted for the whole process.
     let at_once = if is_counted() { 1 } else { TARGETS.len() };
     for targets in TARGETS.chunks(at_once) {
@@ -65,7 +67,7 @@ fn decoders_come_back_from_anything() {
             let Searched { inputs, ways, edges } =
                 searched.unwrap_or_else(|found| panic!("{}", told(name, &found)));
             println!("{name}: {inputs} inputs, treated in {ways} ways, {edges} edges");
-            assert!(ways > 3 || edges > 0, "{name}: the search found nothing new");
+            assert!(ways > 3 || edges > 100, "{name}: the search found nothing new");
         }
     }
 }

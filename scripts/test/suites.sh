@@ -21,7 +21,7 @@ seconds_max() {
   case $1 in
     clippy | build | bench | deny | site | unit) echo 1500 ;;
     e2e* | mpiio* | areas | cached | s3 | gfarm) echo 1500 ;;
-    sim-* | *-long | areas-mpi4py | s3-versitygw | fresh-* | packages*) echo 1800 ;;
+    sim-* | *-long | fuzz-guided | asan | areas-mpi4py | s3-versitygw | fresh-* | packages*) echo 1800 ;;
     *) echo 600 ;;
   esac
 }
@@ -170,7 +170,7 @@ suite_fuzz-long() { HAYASE_FUZZ_SECONDS=300 run_tests hayase-fuzz decoders_come_
 # The same, guided by the edges that an input takes; one decoder after the other, since edges are those of a process.
 suite_fuzz-guided() {
   local count=-Cllvm-args=-sanitizer-coverage
-  HAYASE_FUZZ_SECONDS=75 RUSTFLAGS="-Cpasses=sancov-module $count-level=3 $count-inline-8bit-counters" \
+  HAYASE_FUZZ_SECONDS=60 HAYASE_FUZZ_GUIDED=1 RUSTFLAGS="-Cpasses=sancov-module $count-level=3 $count-inline-8bit-counters" \
     instrumented guided cargo test --config profile.test.package.hayase-fuzz.opt-level=3 -p hayase-fuzz
 }
 # Where unsafe code is: memory that is used after it was freed, or past its end. Needs a nightly compiler.

@@ -9,8 +9,8 @@ cd "$(dirname "$0")/../.." || exit 1
 . scripts/prepare.sh
 . demo/page.sh
 
-work=$(mktemp -d "${TMPDIR:-/tmp}/hayase-page.XXXXXX")
-trap 'rm -rf "$work"' EXIT
+work=$(mktemp -d "${TMPDIR:-/tmp}/hayase-page.XXXXXX") || exit 1
+trap 'rm -rf "${work:?}"' EXIT
 if [ $# -gt 0 ]; then
   run=$1 shots=$1/shots
 else
@@ -29,7 +29,7 @@ result() {
 
 # browser OPTION... URL: what it prints on standard error is kept in $work/said.
 browser() {
-  timeout 60 chromium --headless --no-sandbox --disable-gpu --disable-dev-shm-usage --hide-scrollbars --no-first-run \
+  HOME=$work timeout 60 chromium --headless --no-sandbox --disable-gpu --disable-dev-shm-usage --hide-scrollbars --no-first-run \
     --user-data-dir="$work/profile" --allow-file-access-from-files --enable-logging=stderr "$@" 2>"$work/said"
 }
 

@@ -13,12 +13,12 @@ unshare --net --mount true 2>/dev/null || skip "needs namespaces"
 for program in h5pcc.mpich mpiexec.mpich; do has "$program" || skip "$program is not installed"; done
 library=$(realpath "$(built libhayase_mpiio.so)") && hayase=$(realpath "${HAYASE_BIN:-$(built hayase)}") || exit 1
 
-work=$(mktemp -d /var/tmp/hayase-tutorial.XXXXXX) || exit 1
+work=$(mktemp -d "${HAYASE_WORK_DIR:-/var/tmp}/hayase-tutorial.XXXXXX") || exit 1
 export HOME=$work HAYASE_RUNTIME_DIR=$work/run HAYASE_MPIIO_LIBRARY=$library PATH="$(dirname "$hayase"):$PATH"
 unset HAYASE_JOB
 finish() {
   [ ! -d "$work/run/jobs" ] || "$hayase" down --discard >/dev/null 2>&1
-  rm -rf --one-file-system "$work"
+  rm -rf --one-file-system "${work:?}"
 }
 trap finish EXIT
 

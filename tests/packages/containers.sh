@@ -12,8 +12,8 @@ set -uo pipefail
 if [ "${1:-}" != --as-user ]; then
   tree=$(realpath "$1") root=$(realpath "$2") || exit 1
   self=$(realpath "$0")
-  work=$(mktemp -d "${HAYASE_WORK_DIR:-/var/tmp}/hayase-containers.XXXXXX")
-  trap 'rm -rf --one-file-system "$work"' EXIT
+  work=$(mktemp -d "${HAYASE_WORK_DIR:-/var/tmp}/hayase-containers.XXXXXX") || exit 1
+  trap 'rm -rf --one-file-system "${work:?}"' EXIT
   chmod 755 "$work"
   mkdir "$work"/{devices,home,storage,areas,tier}
   chown 4711:4711 "$work"/{home,storage,areas,tier}
@@ -29,7 +29,7 @@ if [ "${1:-}" != --as-user ]; then
     exec setpriv --reuid 4711 --regid 4711 --clear-groups bash "$1" --as-user "$2" "$3" "$4"
   ' bash "$self" "$work" "$tree" "$root"
   status=$?
-  rm -rf --one-file-system "${root:?}$work" "$root/opt/tree"
+  rm -rf --one-file-system "${root:?}${work:?}" "$root/opt/tree"
   exit $status
 fi
 

@@ -24,13 +24,13 @@ for what in root debootstrap rpm; do
   esac
 done
 
-work=$(mktemp -d "${HAYASE_WORK_DIR:-/var/tmp}/hayase-packages.XXXXXX")
+work=$(mktemp -d "${HAYASE_WORK_DIR:-/var/tmp}/hayase-packages.XXXXXX") || exit 1
 chmod 755 "$work"
 finish() {
   local status=$? root
   trap - EXIT
   for root in "$work"/debian-*; do [ ! -d "$root" ] || remove_root "$root"; done
-  rm -rf --one-file-system "$work"
+  rm -rf --one-file-system "${work:?}"
   exit "$status"
 }
 trap finish EXIT
