@@ -241,7 +241,7 @@ impl Inner {
         }
         let Some(holder) = self.holder.get().and_then(Weak::upgrade) else { return Ok(()) };
         let (opens, locks) = holder.held();
-        tracing::info!(opens = opens.len(), locks = locks.len(), "the server was started anew");
+        tracing::info!(opens = opens.len(), locks = locks.len(), "the server was restarted");
         for holding in Holding::in_batches(&opens, &locks) {
             let request = NodeRequest::Reclaim(Box::new(holding));
             match self.exchange(channel, &request, None)?.message {
@@ -363,7 +363,7 @@ impl Inner {
                 Ok((channel, start_id)) => match self.meet_again(start_id) {
                     Ok(()) => Some(channel),
                     Err(error) => {
-                        tracing::warn!(%error, "the server was not told what is held");
+                        tracing::warn!(%error, "failed to tell the server what this process holds");
                         None
                     }
                 },

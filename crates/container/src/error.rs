@@ -15,7 +15,7 @@ pub enum ContainerError {
         path: PathBuf,
     },
     /// Something else is there: a plain file, or a directory without the mark.
-    #[error("{} is no container", .path.display())]
+    #[error("{} is not a container", .path.display())]
     NotContainer {
         /// What was asked for.
         path: PathBuf,

@@ -43,7 +43,7 @@ pub enum ExtentError {
         len: u64,
     },
     /// The end is before the start.
-    #[error("a range can not end at {end}, before its start {start}")]
+    #[error("a range cannot end at {end}, before its start {start}")]
     Backwards {
         /// First byte.
         start: u64,

@@ -31,7 +31,7 @@ pub enum PathError {
         len: usize,
     },
     /// A `/` inside a name, or a NUL anywhere (`EINVAL`).
-    #[error("byte {at} of a name is {byte:#04x}, which names can not have")]
+    #[error("byte {at} of a name is {byte:#04x}, which names cannot have")]
     Byte {
         /// Which byte.
         at: usize,
@@ -39,7 +39,7 @@ pub enum PathError {
         byte: u8,
     },
     /// `.` or `..` where an entry is named (`EINVAL`).
-    #[error("`.` and `..` are in every directory and can not be made, renamed or removed")]
+    #[error("`.` and `..` are in every directory and cannot be made, renamed or removed")]
     Dots,
     /// A path inside an area begins with `/`.
     #[error("a path inside an area begins with `/`")]

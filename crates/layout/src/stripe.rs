@@ -90,7 +90,7 @@ pub enum StripeError {
         count: usize,
     },
     /// Two parts of one file on one server.
-    #[error("server {server} can not hold two parts of one file")]
+    #[error("server {server} cannot hold two parts of one file")]
     Twice {
         /// The one that was given twice.
         server: ServerId,

@@ -105,7 +105,7 @@ impl Grace {
             tracing::warn!(
                 own = self.own_known.get(),
                 ?silent,
-                "these have not told what they hold"
+                "the grace period is over, and these nodes have not reclaimed what they hold"
             );
         }
         self.over.set(true);

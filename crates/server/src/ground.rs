@@ -108,7 +108,7 @@ impl Ground {
 /// Of the running kernel; the same for ever where it does not tell.
 pub(crate) fn boot_id() -> String {
     std::fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_else(|error| {
-        tracing::warn!(%error, "whether the machine loses power can not be told");
+        tracing::warn!(%error, "the boot id of the kernel cannot be read");
         String::new()
     })
 }

@@ -97,7 +97,7 @@ impl Node {
         let _left = Left(connection);
         while let Ok((body, _)) = channel.recv().await {
             let Ok(handed) = hayase_wire::decode::<HandedOver>(&body) else {
-                return tracing::warn!("a mount hands over what can not be read");
+                return tracing::warn!("a mount handed over a request that cannot be decoded");
             };
             match connection.workers.give(handed) {
                 Given::Waits => {}

@@ -398,7 +398,7 @@ impl Node {
             .map_err(|error| Refused::because(libc_errno::EIO, error.to_string()))
             .and_then(|bytes| self.names.keep_members(bytes).map_err(meta_refused));
         if let Err(error) = kept {
-            tracing::error!(%error, "who is lost could not be kept");
+            tracing::error!(%error, "failed to persist the list of lost nodes");
         }
     }
 

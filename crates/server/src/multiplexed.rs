@@ -66,7 +66,7 @@ impl Connection {
     async fn receive(self: &Rc<Self>, node: &Rc<Node>, channel: &mut NodeChannel) {
         while let Ok((body, _)) = channel.recv().await {
             let Ok(request) = hayase_wire::decode::<Numbered<NodeRequest>>(&body) else {
-                return tracing::warn!("a process asks what can not be read");
+                return tracing::warn!("a process sent a request that cannot be decoded");
             };
             let unanswered = self.unanswered.get() + 1;
             if unanswered > MULTIPLEXED_MAX {

@@ -75,7 +75,7 @@ impl Node {
             other => (other, None),
         };
         if !process.may_ask(&request).await {
-            let why = "this process has not said what it holds since the server was started anew";
+            let why = "this process has not said what it holds since the server was restarted";
             return NodeReply::Refused(Refused::because(libc_errno::EIO, why)).into();
         }
         self.looks_beside(process, &request).await;

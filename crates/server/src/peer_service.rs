@@ -192,10 +192,9 @@ impl Node {
             R::Open { ino, open, truncate } => self.open_inode(from, ino, open, truncate).await,
             R::Close(closes) => self.close_inodes(from, &closes).await,
             R::Recall { ino, bits } => {
-                if bits.cache {
-                    // A mount that has not come back since this server was started anew may have gathered something.
-                    self.grace.own_known().await;
-                }
+                // A mount that has not come back since this server was restarted may have files open, and have gathered
+                // something.
+                self.grace.own_known().await;
                 let (still_open, gave_back) = self.recall_here(ino, bits).await;
                 Ok(PeerReply::Recalled { still_open, gave_back })
             }

@@ -231,6 +231,6 @@ pub(crate) fn shown_path(ino: InodeId) -> std::path::PathBuf {
 /// What is wrong with a container is an I/O error, with its words.
 #[expect(clippy::needless_pass_by_value, reason = "used as it is in `map_err`")]
 pub(crate) fn refused(error: ContainerError) -> Refused {
-    tracing::error!(%error, "a container can not be read");
+    tracing::error!(%error, "failed to read a container");
     Refused::because(libc_errno::EIO, error.to_string())
 }

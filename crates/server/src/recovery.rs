@@ -98,7 +98,7 @@ impl Node {
             Ok(true) => {}
             Ok(false) => self.finish_later([id]),
             Err(error) => {
-                tracing::warn!(id, %error, "an unfinished operation can not be put right yet");
+                tracing::warn!(id, %error, "an interrupted operation cannot be finished yet");
                 let this = Rc::clone(self);
                 tokio::task::spawn_local(async move {
                     tokio::time::sleep(this.intent_age).await;

@@ -464,7 +464,7 @@ impl Node {
         let this = Rc::clone(self);
         tokio::task::spawn_local(async move {
             if let Err(error) = this.begin_session(from.server, from.start_id).await {
-                tracing::warn!(server = %from.server, %error, "it was not told what is held there");
+                tracing::warn!(server = %from.server, %error, "failed to tell it what this node holds there");
             }
         });
         left

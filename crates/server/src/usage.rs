@@ -52,7 +52,7 @@ impl Node {
                 known
             }
             Err(error) => {
-                tracing::error!(%error, "the area can not be asked for its room");
+                tracing::error!(%error, "the free space of the area cannot be read");
                 AreaUse::default()
             }
         };

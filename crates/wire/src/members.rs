@@ -459,7 +459,7 @@ mod tests {
         assert!(matches!(check(""), MembersError::Malformed { .. }));
         let bad_address = text.replace("tcp:10.0.0.1:4000", "carrier pigeon");
         let error = check(&bad_address).to_string();
-        assert!(error.contains("`carrier pigeon` is no address"), "{error}");
+        assert!(error.contains("invalid address `carrier pigeon`"), "{error}");
         fs::write(&path, &text).unwrap();
         assert!(read(job, &SECRET).unwrap().is_some());
 

@@ -57,7 +57,7 @@ pub enum Address {
 
 /// Text that is no [`Address`].
 #[derive(Debug, thiserror::Error)]
-#[error("`{text}` is no address: `tcp:IP:PORT`, `unix:PATH` or `memory:NAME` expected")]
+#[error("invalid address `{text}`: expected `tcp:IP:PORT`, `unix:PATH` or `memory:NAME`")]
 pub struct AddressError {
     text: String,
 }

@@ -179,7 +179,7 @@ impl Inner {
 
     fn end_handed(&self, unique: u64, handed: Handed) {
         let Some(UnderWay { turn, end, .. }) = self.handed.lock().under_way.remove(&unique) else {
-            return tracing::warn!(unique, "the server tells of a request that nobody made");
+            return tracing::warn!(unique, "the server answered a request that was not made");
         };
         self.end_turn(turn);
         end(handed);

@@ -164,8 +164,8 @@ fn what_is_wrong_with_a_container_is_said() {
     assert!(json(&told)["unreadable"][0]["why"].as_str().unwrap().contains("damaged at byte"));
     let plain = scene.path("plain");
     fs::write(&plain, "x").unwrap();
-    scene.hayase(&["container", "check", text(&plain)]).with(2).says(&["is no container"]);
-    scene.hayase(&["container", "export", text(&plain), "o"]).with(2).says(&["is no container"]);
+    scene.hayase(&["container", "check", text(&plain)]).with(2).says(&["is not a container"]);
+    scene.hayase(&["container", "export", text(&plain), "o"]).with(2).says(&["is not a container"]);
 }
 
 /// A mount that is taken away when the test ends, however it does.

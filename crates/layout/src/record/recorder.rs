@@ -20,7 +20,7 @@ const OBSERVED_LEVELS_MAX: usize = 1;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum RecordError {
     /// The part would be longer than a file can be.
-    #[error("a part can not grow beyond {OFFSET_MAX} bytes")]
+    #[error("a part cannot grow beyond {OFFSET_MAX} bytes")]
     PartFull,
 }
 

@@ -203,7 +203,7 @@ impl Node {
         place: Place,
         gone: InodeId,
     ) -> Result<(), Refused> {
-        tracing::info!(%ino, %gone, "a name that a power cut gave to a file that is no more is taken back");
+        tracing::info!(%ino, %gone, "removed a name that a power cut had given back to a removed file");
         let shard = self.shard_of(place.parent, &place.name);
         self.ask(shard, PeerRequest::CacheTakeBack { place, gone, ino }).await.map(drop)
     }

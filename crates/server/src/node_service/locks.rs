@@ -56,7 +56,7 @@ impl Node {
         for home in homes {
             let request = PeerRequest::ReleaseLocks { process: process.id };
             if let Err(error) = self.ask(home, request).await {
-                tracing::warn!(%home, %error, "a home was not told of a process that is gone");
+                tracing::warn!(%home, %error, "failed to tell a home that a process has ended");
             }
         }
     }

@@ -142,7 +142,7 @@ impl Node {
         }
         for (home, closes) in by_home {
             if let Err(error) = self.ask(home, PeerRequest::Close(closes)).await {
-                tracing::warn!(%home, %error, "a home was not told of closes");
+                tracing::warn!(%home, %error, "failed to deliver close notifications to a home");
             }
         }
         drop(ordered);

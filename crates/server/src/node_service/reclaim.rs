@@ -62,7 +62,9 @@ impl Node {
                     this.lock_granted(process, number).await;
                 }
                 Ok(_) => {}
-                Err(error) => tracing::warn!(%ino, %error, "who waited for a lock waits in vain"),
+                Err(error) => {
+                    tracing::warn!(%ino, %error, "failed to grant a lock that a process waits for");
+                }
             }
         });
         true

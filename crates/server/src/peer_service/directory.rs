@@ -108,7 +108,7 @@ impl Node {
         }
         for (home, touched) in by_home {
             if let Err(error) = self.ask(home, PeerRequest::DirTouch(touched)).await {
-                tracing::warn!(%home, %error, "times of directories were not told");
+                tracing::warn!(%home, %error, "failed to update the times of directories");
             }
         }
     }
@@ -132,7 +132,7 @@ impl Node {
         };
         for shard in shards {
             if let Err(error) = self.ask(shard, PeerRequest::DirThaw { dir }).await {
-                tracing::warn!(%dir, %shard, %error, "a shard was not told that a removal is over");
+                tracing::warn!(%dir, %shard, %error, "failed to tell a shard that a removal is over");
             }
         }
         removed.map(|()| {

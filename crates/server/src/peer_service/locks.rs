@@ -82,7 +82,9 @@ impl Node {
         match outcome {
             Outcome::Granted => granted.extend(ticket),
             Outcome::Waits => {}
-            other => tracing::warn!(%ino, ?other, "who waited for a lock waits in vain"),
+            other => {
+                tracing::warn!(%ino, ?other, "failed to grant a lock that a process waits for");
+            }
         }
         self.call_tickets(granted);
     }
@@ -119,7 +121,7 @@ impl Node {
                 let told = PeerRequest::LockGranted { process, ticket: number };
                 if let Err(error) = this.ask(ServerId(node.0), told).await {
                     // It asks again when it is back; if it never is, its locks end with it.
-                    tracing::warn!(%node, %error, "a node was not told that it holds a lock");
+                    tracing::warn!(%node, %error, "failed to tell a node that it holds a lock");
                 }
             });
         }

@@ -98,7 +98,8 @@ impl Node {
         ino: InodeId,
         container: InodeId,
     ) -> Result<(), Refused> {
-        let none = || Refused::because(libc_errno::ENOENT, "this is no container of this file");
+        let none =
+            || Refused::because(libc_errno::ENOENT, "this is not the container of this file");
         let above = match self.place_of_directory(container).await? {
             Some(Place { parent, name }) if name == area::name_of(ino.0).into_bytes() => parent,
             _ => return Err(none()),
@@ -124,7 +125,7 @@ impl Node {
     /// Reads what a writer has appended to its index. Those who publish at once share the work.
     async fn published(self: &Rc<Self>, ino: InodeId, index: String) -> Answer {
         if !matches!(self.inode(ino)?.layout, Layout::Recorded { .. }) {
-            return Err(Refused::because(libc_errno::EINVAL, "it is no recorded file"));
+            return Err(Refused::because(libc_errno::EINVAL, "it is not a file of MPI programs"));
         }
         let cache = self.cached(ino);
         if let Some(cache) = cache {
@@ -306,7 +307,7 @@ impl Node {
                 return Ok(bytes);
             }
             if bytes.len() as u64 > hayase_container::limits::INDEX_BYTES_MAX.get() {
-                return Err(Refused::because(libc_errno::EFBIG, "this is no index"));
+                return Err(Refused::because(libc_errno::EFBIG, "this is not an index"));
             }
         }
     }

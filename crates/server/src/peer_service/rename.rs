@@ -319,7 +319,7 @@ impl Node {
         let (ino, place) = (victim.ino, to.clone());
         let unlink = PeerRequest::LinkDec { ino, place, requester, replaced: true };
         if let Err(error) = unless_gone(self.ask(ino.home(), unlink).await) {
-            tracing::warn!(%ino, %error, "what a rename replaced is told later");
+            tracing::warn!(%ino, %error, "failed to tell the home which file a rename replaced: repeated later");
             let later = self.operation_id();
             self.intend(later, self.removal_of(to, victim))?;
             self.finish_later([later]);

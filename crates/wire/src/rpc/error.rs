@@ -102,7 +102,7 @@ pub enum CallError {
         buffers: Returned,
     },
     /// The server was started anew while it had the request; whether it was carried out is not known.
-    #[error("call server {to}: it was started anew, and may have carried the request out or not")]
+    #[error("call server {to}: it was restarted, and may or may not have carried out the request")]
     Restarted {
         /// Which server.
         to: ServerId,

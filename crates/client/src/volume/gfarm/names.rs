@@ -320,7 +320,7 @@ impl Inner {
                 let total = bytes(used).saturating_add(bytes(free));
                 Ok(AreaUse { total, free: bytes(free), inodes: files, inodes_free: 0 })
             }
-            _ => Err(Refused::because(libc::EIO, "no room was told")),
+            _ => Err(Refused::because(libc::EIO, "the server did not say how much room there is")),
         }
     }
 }

@@ -344,7 +344,7 @@ impl Inner {
             _ => self.tell(node, leaving),
         };
         if let Err(why) = told {
-            tracing::error!(ino = node.gfarm, %why, "Gfarm was not told of the end of a file");
+            tracing::error!(ino = node.gfarm, %why, "failed to tell Gfarm that a file was closed");
         }
     }
 

@@ -167,7 +167,7 @@ pub(super) struct RequestParams {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum NotLoaded {
     /// `dlopen` says so.
-    #[error("libucp.so.0 can not be loaded: {0}")]
+    #[error("libucp.so.0 cannot be loaded: {0}")]
     Absent(String),
     /// It lacks a function.
     #[error("libucp.so.0 is older than UCX 1.13: it has no {0}")]
