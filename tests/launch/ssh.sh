@@ -326,12 +326,12 @@ tier_that_can_not_compare_is_told_once() {
 # Where the tier is not mounted its path is a directory of the host's own disk, on which nobody looks for files.
 tier_that_is_not_mounted_is_noticed() {
   tiers_begin && unmount_tier c || return 1
-  fails up_with_tier && has_word 'node 2 did not come up: on c: ' && has_word '/srv/tier is another directory' || return 1
+  fails up_with_tier && has_word 'node 2 did not come up: on c: ' && has_word '/srv/tier is not the directory that the job started with' || return 1
   at c rmdir /srv/tier
   fails up_with_tier && has_word 'node 2 did not come up: on c: ' && has_word 'there is no directory /srv/tier' || return 1
   mount_tier c && up_with_tier && holds 2 file kept || return 1
   kill_the_job && unmount_tier c || return 1
-  fails at c hayase resume /srv/j && has_word '/srv/tier is another directory' && has_word --replaced-tier &&
+  fails at c hayase resume /srv/j && has_word '/srv/tier is not the directory that the job started with' && has_word --replaced-tier &&
     [ -z "$(at c ls /srv/tier)" ] || return 1
   # Restored: another directory, and meant.
   mkdir "$work/shared/other" && cp "$work/shared/keep/"* "$work/shared/other" && rm -r "$work/shared/keep" &&

@@ -93,9 +93,9 @@ impl Output {
         }
     }
 
-    /// Something to know besides the result, for whoever wants to hear more than that.
+    /// Something to know besides the result, for whoever wants to hear more than that; programs do not.
     pub(crate) fn note(&self, text: &str) {
-        if !self.manner.is_quiet {
+        if !self.manner.is_quiet && !self.manner.is_json {
             self.problem(text);
         }
     }

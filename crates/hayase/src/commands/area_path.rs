@@ -33,7 +33,7 @@ pub(crate) enum AreaPathError {
         job: String,
     },
     /// Some other file system.
-    #[error("{} is in no area of a job", .0.display())]
+    #[error("{} is not in an area of any job", .0.display())]
     Elsewhere(PathBuf),
     /// In the shared area of a job, or nowhere of a job, where only the cache area can be meant.
     #[error("{} is not in the cache area of a job", .0.display())]

@@ -19,7 +19,7 @@ pub(crate) struct DoctorArgs {
 const EXAMPLES: &str = "\
 Examples:
   hayase doctor
-  hayase doctor --hosts n[01-16] --json
+  hayase doctor --hosts 'n[01-16]' --json
 
 Exit codes:
   0 jobs can run here, perhaps with warnings; 1 they cannot.";

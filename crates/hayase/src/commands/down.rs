@@ -34,7 +34,7 @@ pub(crate) struct DownArgs {
     /// Stop flushing after SECONDS [default: flush while it makes progress]
     #[arg(long, value_name = "SECONDS", conflicts_with = "discard")]
     drain: Option<u32>,
-    /// End only the part of the job on this host, without contact to other hosts (for epilogs)
+    /// End only the part of the job on this host, contacting no other host (for epilog scripts)
     #[arg(long)]
     here: bool,
     /// Write the report of `hayase report` to FILE before the servers end
@@ -49,7 +49,8 @@ Examples:
   hayase down --drain 300    # flush for at most five minutes
 
 Exit codes:
-  0 the job is down; 1 failed; 3 the tier does not have all files, or the job is down in part only.
+  0 the job is down; 1 failed; 3 the tier does not have all files, or only part of the job
+  was stopped.
 
 See also:
   hayase resume, hayase flush";

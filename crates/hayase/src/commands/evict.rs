@@ -29,7 +29,7 @@ Examples:
   hayase flush /tmp/areas/cache/in && hayase evict /tmp/areas/cache/in
 
 Exit codes:
-  0 all files are evicted; 3 some files stay.
+  0 all files are evicted; 3 some files were not evicted.
 
 See also:
   hayase flush, hayase explain";

@@ -17,7 +17,7 @@ use crate::output::Output;
 /// $HAYASE_SHARED, $HAYASE_LOCAL, $HAYASE_JOB and $HAYASE_NODE in its environment. It starts in the current directory
 /// if the node has that directory.
 ///
-/// On simulated nodes `mpiexec` of MPICH finds all nodes in its environment (HYDRA_HOST_FILE and `hayase exec
+/// On simulated nodes MPICH's `mpiexec` finds all nodes in its environment (HYDRA_HOST_FILE and `hayase exec
 /// --launcher`). With another mpiexec, start the ranks one by one, as in the last example.
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
@@ -49,13 +49,14 @@ pub(crate) struct ExecArgs {
 
 const EXAMPLES: &str = "\
 Examples:
-  hayase exec -- ls -l /tmp/areas/shared
-  hayase exec --node 2 -- df -h /tmp/areas/shared
+  hayase exec -- sh -c 'ls -l $HAYASE_SHARED'
+  hayase exec --node 2 -- sh -c 'df -h $HAYASE_SHARED'
   hayase exec --mpiio -- mpiexec -n 64 ./model /tmp/areas/shared/checkpoint
   mpiexec -n 1 hayase exec --node 0 -- ./a.out : -n 1 hayase exec --node 1 -- ./a.out
 
 Exit codes:
-  That of the program; 126 if it cannot be run, 127 if it is not found.";
+  That of the program; 126 if it cannot be run, 127 if it is not found;
+  1 or 2 if there is no such job or node.";
 
 /// Becomes the program; returns only when that fails.
 pub(crate) fn run(

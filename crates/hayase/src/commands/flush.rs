@@ -146,9 +146,9 @@ fn flush_below(
         pending = later;
         let waiting: u64 = pending.iter().map(|file| file.bytes).sum();
         progress.show(Stand {
-            bytes: bytes_total - waiting,
+            bytes: bytes_total - waiting - left.bytes,
             bytes_total,
-            things: count - pending.len() as u64,
+            things: count - pending.len() as u64 - left.files,
             things_total: count,
             thing: "file",
             is_open: false,

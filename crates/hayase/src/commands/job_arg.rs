@@ -8,7 +8,7 @@ use crate::job::{Job, JobError, find, find_any};
 /// Which job is meant.
 #[derive(Debug, clap::Args)]
 pub(crate) struct JobArg {
-    /// Name or directory of the job [default: $HAYASE_JOB, else your only job here]
+    /// Name or directory of the job [default: $HAYASE_JOB, else your only job on this machine]
     #[arg(long, value_name = "JOB")]
     pub(crate) job: Option<OsString>,
 }

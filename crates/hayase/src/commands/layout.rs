@@ -27,7 +27,7 @@ const VALUE_BYTES_MAX: usize = 256;
 
 /// Show or set how files are striped over nodes
 ///
-/// A layout counts for new files below a directory; files that exist keep theirs.
+/// A layout applies to new files below a directory; existing files keep theirs.
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct LayoutArgs {

@@ -38,8 +38,8 @@ const GFARM_SECONDS_DEFAULT: u64 = 120;
 /// reading and writing; the kernel alone serves files whose data is on this host.
 ///
 /// The command returns when the mount is ready. `umount MNT` ends it (without root: `fusermount3 -u MNT`). What MPI-IO
-/// programs publish (sync, close) becomes visible within two seconds. Packs stay as they were at the time of the
-/// mount.
+/// programs publish (sync, close) becomes visible within two seconds. Packs are shown as of mount
+/// time.
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct MountArgs {

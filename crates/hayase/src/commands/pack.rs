@@ -87,13 +87,13 @@ Exit codes:
 
 #[derive(Debug, clap::Subcommand)]
 enum Verb {
-    /// Pack a tree, or add what is new in it to existing packs
+    /// Pack a tree, or add its new files to existing packs
     #[command(after_help = CREATE_EXAMPLES)]
     Create(CreateArgs),
     /// List the files in packs
     #[command(after_help = LIST_EXAMPLES)]
     List(ListArgs),
-    /// Unpack packs
+    /// Extract files from packs
     #[command(after_help = EXTRACT_EXAMPLES)]
     Extract(ExtractArgs),
     /// Read packs and compare every byte with the checksums of the index
@@ -104,9 +104,9 @@ enum Verb {
     Rekey(RekeyArgs),
     /// Rebuild a lost index from the packs
     ///
-    /// Each pack has an index of its own. If several packs have a file of the same name, the last written pack counts.
-    /// Files that were removed from the set come back if their pack still exists. Large files that are stored next to
-    /// the packs are found by `hayase stage in`; a mount shows them after the next `hayase stage out`.
+    /// Each pack has an index of its own. If several packs have a file of the same name, the most recently written pack
+    /// wins. Files that were removed from the set come back if their pack still exists. Large files that are stored next
+    /// to the packs are found by `hayase stage in`; a mount shows them after the next `hayase stage out`.
     #[command(after_help = REINDEX_EXAMPLES)]
     Reindex(ReindexArgs),
 }
@@ -121,7 +121,7 @@ struct CreateArgs {
     #[arg(long, help_heading = PACKS, value_name = "SIZE", value_parser = pack_size,
         default_value = size::typed(PACK_BYTES))]
     size: ByteCount,
-    /// Compress each file that becomes smaller, with this level of zstd [default level: 3]
+    /// Compress with zstd at LEVEL where that saves space [default level: 3]
     #[arg(long, help_heading = PACKS, value_name = "LEVEL", value_parser = zstd_level, num_args = 0..=1, require_equals = true, default_missing_value = ZSTD_LEVEL_DEFAULT)]
     zstd: Option<i32>,
     #[command(flatten)]
@@ -201,7 +201,7 @@ fn open(packs: &OsString, wish: Wish, key: &KeyArgs) -> anyhow::Result<PackSet> 
 
 fn create(args: &CreateArgs, environment: &Environment, output: &Output) -> anyhow::Result<Status> {
     args.copy.check_places(&args.source, &args.packs)?;
-    let source = Source::open_plain(places::open(&args.source, Wish::Read)?)?;
+    let source = Source::open_plain(places::open_tree(&args.source)?)?;
     let target = args.copy.open_target(&args.packs, environment)?;
     let remembered = Remembered::of(source.place(), &target, environment);
     let mut options = args.copy.options(remembered.start())?;

@@ -15,7 +15,7 @@ use crate::report;
 
 /// Write an HTML report of a job: traffic over time, and files that the tier does not have
 ///
-/// The report is one HTML file without external parts. `hayase down --report FILE` writes it at the end of the job,
+/// The report is one self-contained HTML file. `hayase down --report FILE` writes it at the end of the job,
 /// when it is complete.
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]

@@ -5,7 +5,7 @@ use std::time::Instant;
 
 use anyhow::{Context, bail};
 use hayase_layout::ByteCount;
-use hayase_store::FileState;
+use hayase_store::{FileState, LedgerRecord};
 use serde::Serialize;
 
 use super::verify::{VerifyTold, verify_ledgers};
@@ -22,7 +22,7 @@ mod salvage;
 
 use self::salvage::SalvageTold;
 
-/// Flush what a job left behind to the tier, without its servers
+/// Flush data left behind by a job to the tier, without its servers
 ///
 /// For a job that was killed, or that `hayase down` ended before the tier had all files. The ledgers on the storage of
 /// the nodes list what is missing. When nothing is missing, the storage of the job is removed.
@@ -44,14 +44,14 @@ pub(crate) struct ResumeArgs {
     /// Read the flushed files back from the tier and compare them with what was sent
     #[arg(long)]
     verify: bool,
-    /// Copy every file whose data still exists to the tier, whatever the ledgers say; replace nothing there
+    /// Copy every file whose data still exists to the tier, ignoring the ledgers; overwrite nothing
     ///
     /// For damaged ledgers. A file without a known name goes to `lost+found/JOB/INODE` in the tier. If the tier has
     /// another file with the same name, the copy gets a conflict name in the same directory. Nothing is removed from
-    /// the tier, and the storage is kept.
+    /// the tier, and the storage is kept unless --discard.
     #[arg(long, conflicts_with_all = ["keep", "verify"])]
     salvage: bool,
-    /// Use the directory at the path of the tier, although it is not the directory that the job started with
+    /// Accept the directory now at the tier's path, even if it is not the original
     ///
     /// For a tier that was restored or created again. Make sure that its file system is mounted; otherwise files go
     /// to the local disk of this host.
@@ -73,7 +73,7 @@ Examples:
 
 Exit codes:
   0 the tier has all files; 1 failed, or a ledger is damaged; 3 some files are not in the tier,
-  differ there, or cannot be compared. With 1 and 3 the storage is kept.
+  differ there, or cannot be compared. With 1 and 3 the storage is kept, unless --discard.
 
 See also:
   hayase down, hayase status --ledger";
@@ -302,7 +302,9 @@ fn wanted(settings: &Settings, nodes: &[u16]) -> anyhow::Result<u64> {
     let mut files = 0;
     for node in nodes {
         let left = ledgers::not_durable(settings, *node)?;
-        files += left.iter().filter(|record| record.state != FileState::Removed).count() as u64;
+        let is_file =
+            |record: &&LedgerRecord| record.state != FileState::Removed && !record.is_nameless;
+        files += left.iter().filter(is_file).count() as u64;
     }
     Ok(files)
 }

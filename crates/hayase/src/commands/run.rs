@@ -24,7 +24,7 @@ use crate::process::ProcessId;
 /// Start a job's file system, run CMD on its first node, and end the job
 ///
 /// CMD finds $HAYASE_SHARED, $HAYASE_LOCAL, $HAYASE_JOB and $HAYASE_NODE in its environment. On simulated nodes
-/// `mpiexec` of MPICH uses all nodes without options. The areas are removed at the end, also when this command is
+/// MPICH's `mpiexec` uses all nodes without options. The areas are removed at the end, also when this command is
 /// killed: copy results elsewhere in CMD, or with --out. If --out cannot copy everything, the job stays up.
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
@@ -44,13 +44,13 @@ pub(crate) struct RunArgs {
     #[arg(long = "out", value_name = "AREA/PATH:DST", value_parser = spread::parse_out, help_heading = STAGING)]
     stage_out: Vec<(AreaPlace, OsString)>,
     /// Program and its arguments
-    #[arg(required = true, trailing_var_arg = true, value_name = "CMD")]
+    #[arg(required = true, trailing_var_arg = true, value_name = "CMD", help_heading = None::<&str>)]
     command: Vec<OsString>,
-    #[command(flatten, next_help_heading = "Input of --in")]
+    #[command(flatten, next_help_heading = "Stage-in (--in)")]
     selection: SelectionArgs,
     #[command(flatten)]
     key: KeyArgs,
-    #[command(flatten, next_help_heading = "Results of --out")]
+    #[command(flatten, next_help_heading = "Stage-out (--out)")]
     out_selection: OutSelectionArgs,
     #[command(flatten)]
     pack: PackArgs,
@@ -65,7 +65,9 @@ Examples:
   hayase run --in s3://bucket/images:shared/images --out shared/model:/project/model -- ./train.sh
 
 Exit codes:
-  That of CMD; 3 if CMD ended with 0 and the tier does not have all files.
+  That of CMD. CMD is not run if the job does not start or --in fails (1 or 2), or if --in does not
+  copy all files (3). If CMD ended with 0: 1, 2 or 3 if --out did not copy all files, 3 if the tier
+  does not have all files.
 
 See also:
   hayase up, hayase stage, hayase exec";

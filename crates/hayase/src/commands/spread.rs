@@ -50,10 +50,11 @@ pub(crate) enum Spread {
 /// How several nodes share the work.
 #[derive(Debug, clap::Args)]
 pub(crate) struct SpreadArgs {
-    /// Copy with the nodes of the job, to shared/PATH or local/PATH [default: shard for shared, copy for local]
+    /// Distribute the copy over the job's nodes, to shared/PATH or local/PATH [default: shard for shared, copy for
+    /// local]
     #[arg(long, value_name = "HOW", value_enum)]
     spread: Option<Spread>,
-    /// Copy with the first N nodes of the job only
+    /// Use only the first N nodes
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..))]
     to_nodes: Option<u16>,
     #[command(flatten)]

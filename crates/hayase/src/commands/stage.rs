@@ -20,7 +20,7 @@ use crate::config::Environment;
 use crate::count::counted;
 use crate::exit::Status;
 use crate::output::{Human, Output, Page};
-use crate::wiring::places::{self, Wish};
+use crate::wiring::places;
 
 /// Copy trees between storage and the areas of a job, in packs where that is faster
 #[derive(Debug, clap::Args)]
@@ -130,7 +130,7 @@ struct VerifyArgs {
     target: OsString,
     #[command(flatten, next_help_heading = SELECTION)]
     selection: SelectionArgs,
-    /// Report names that only TARGET has as differences
+    /// Also report names that exist only in TARGET
     #[arg(long)]
     exact: bool,
     /// Number of threads that read
@@ -162,7 +162,7 @@ fn stage_in(args: &InArgs, environment: &Environment, output: &Output) -> anyhow
         return spread::stage_in((&job, how), &args.source, &target, wishes, output);
     }
     args.copy.check_places(&args.source, &args.target)?;
-    let source = places::open(&args.source, Wish::Read)?;
+    let source = places::open_tree(&args.source)?;
     let source = Source::open(source, args.key.key()?.as_ref())?;
     let target = args.copy.open_target(&args.target, environment)?;
     let remembered = Remembered::of(source.place(), &target, environment);
@@ -181,7 +181,7 @@ fn stage_out(args: &OutArgs, environment: &Environment, output: &Output) -> anyh
         return spread::stage_out((&job, how), &source, &args.target, &wishes, output);
     }
     args.copy.check_places(&args.source, &args.target)?;
-    let source = Source::open_plain(places::open(&args.source, Wish::Read)?)?;
+    let source = Source::open_plain(places::open_tree(&args.source)?)?;
     let place = match args.background {
         true => background::in_cache(&args.target, &args.job.find(environment)?)?.into_os_string(),
         false => args.target.clone(),
@@ -200,8 +200,10 @@ fn stage_out(args: &OutArgs, environment: &Environment, output: &Output) -> anyh
     let remembered = Remembered::of(source.place(), &target, environment);
     let mut options = args.copy.options(remembered.start())?;
     options.packs = args.pack.options(&args.target, &target, args.key.key()?)?;
-    let status = transfer::run(&source, &target, &options, &remembered, output)?;
-    if options.packs.is_some() && args.pack.is_auto() && !args.copy.is_dry_run() {
+    let end = transfer::run_to_end(&source, &target, &options, &remembered, output)?;
+    let has_packed = end.packs > 0 && !end.is_dry_run;
+    let status = transfer::show_end(end, output)?;
+    if has_packed && args.pack.is_auto() && status == Status::Done {
         output.note(PACKED);
     }
     if args.background && !args.copy.is_dry_run() && status == Status::Done {
@@ -211,12 +213,13 @@ fn stage_out(args: &OutArgs, environment: &Environment, output: &Output) -> anyh
 }
 
 /// What a person should know who did not ask for packs.
-const PACKED: &str = "small files are in packs, which other tools see as tar files; --pack none copies each as an object";
+const PACKED: &str = "small files are in packs, which other tools see as tar files; --pack none copies each as a file \
+                      or object";
 
 fn verify(args: &VerifyArgs, output: &Output) -> anyhow::Result<Status> {
     let key = args.key.key()?;
     let open = |place: &OsString| -> anyhow::Result<Source> {
-        let place = places::open(place, Wish::Read)?;
+        let place = places::open_tree(place)?;
         // The key belongs to whichever side is sealed.
         match (Source::open(place.clone(), None), &key) {
             (Err(hayase_stage::pack::PackError::KeyMissing { .. }), Some(key)) => {

@@ -18,7 +18,7 @@ const INTERVAL_SECONDS_DEFAULT: u32 = 2;
 
 /// Watch a job: throughput of its nodes, and progress of the flush to the tier
 ///
-/// On a terminal the page is updated until the job ends or you type Ctrl-C. Otherwise each update is one line; with
+/// On a terminal the page is updated until the job ends or you press Ctrl-C. Otherwise each update is one line; with
 /// --json it is one JSON object per line.
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]

@@ -17,4 +17,4 @@ pub(super) use keys::{KeyArgs, NewKeyArgs, OutKeyArgs, told};
 pub(super) use remembered::Remembered;
 pub(crate) use remembered::Start;
 pub(crate) use watch::{End, Event, NodePart, Now};
-pub(super) use watch::{run, run_quietly, show_end, tell_would, while_watched};
+pub(super) use watch::{run, run_quietly, run_to_end, show_end, tell_would, while_watched};

@@ -51,7 +51,7 @@ pub(crate) struct UpArgs {
     /// Name of the job: a-z, 0-9 and - [default: random]
     #[arg(long, value_name = "ID", help_heading = JOB)]
     pub(crate) job: Option<JobId>,
-    /// Directory for the files of the job itself; all nodes must see it [default: below /tmp/hayase-<uid>]
+    /// Directory for job metadata and logs; must be visible to all nodes [default: below /tmp/hayase-<uid>]
     #[arg(long, value_name = "DIR", help_heading = JOB)]
     pub(crate) job_dir: Option<PathBuf>,
     /// Directory for the mounts DIR/shared, DIR/local and DIR/cache [default: below /tmp/hayase-<uid>]
@@ -99,7 +99,7 @@ pub(crate) struct UpArgs {
     /// Run on these hosts and start them over ssh, for example a,b,n[01-04]
     #[arg(long, value_name = "LIST", conflicts_with = "nodes", help_heading = NODES)]
     pub(crate) hosts: Option<String>,
-    /// Read the hosts from FILE, one per line, as in a machine file of MPI
+    /// Read the hosts from FILE, one per line, as in an MPI machine file
     #[arg(long, value_name = "FILE", conflicts_with_all = ["nodes", "hosts"], help_heading = NODES)]
     pub(crate) host_file: Option<PathBuf>,
     /// How to start the nodes [default: --hosts, else the batch system of this job, else local]
@@ -108,7 +108,7 @@ pub(crate) struct UpArgs {
     /// Command to use instead of ssh, with its options
     #[arg(long, value_name = "COMMAND", conflicts_with = "nodes", help_heading = NODES)]
     pub(crate) ssh: Option<String>,
-    /// Number of hosts that each host starts directly; those start the next ones
+    /// Number of hosts that each host starts directly; those start the rest
     #[arg(long, value_name = "N", conflicts_with = "nodes", default_value_t = FANOUT_DEFAULT,
           value_parser = clap::value_parser!(u16).range(1..), help_heading = NODES)]
     pub(crate) fanout: u16,
@@ -126,7 +126,7 @@ pub(crate) struct UpArgs {
     #[arg(long, value_name = "WHERE", requires = "tier", help_heading = CACHE)]
     pub(crate) fsync: Option<FsyncAt>,
     /// When the job ends, for example 90m, 1:30:00 or 2030-01-31T18:00:00Z, or `none`. `hayase status` warns when
-    /// dirty files cannot be flushed by then [default: as the batch system says]
+    /// dirty files cannot be flushed by then [default: the batch system's time limit]
     #[arg(long, value_name = "WHEN", requires = "tier", help_heading = CACHE)]
     pub(crate) deadline: Option<String>,
     /// Flush files that stay open for writing every SECONDS; 0 turns this off
@@ -180,7 +180,7 @@ pub(crate) struct UpArgs {
 const EXAMPLES: &str = "\
 Examples:
   hayase up --nodes 3 --storage /scratch --mount /tmp/areas
-  hayase up --hosts n[01-16] --storage /local/scratch --shared 500GiB --mount /tmp/areas
+  hayase up --hosts 'n[01-16]' --storage /local/scratch --shared 500GiB --mount /tmp/areas
   hayase up --storage /local/scratch --mount /tmp/areas --tier /lustre/me/run7
   hayase up --tier s3://bucket/run7 --endpoint https://s3.example.org --deadline 90m
 
@@ -246,13 +246,13 @@ pub(crate) fn launch(
 ) -> anyhow::Result<start::Launched> {
     args.endpoint.apply();
     for dead in clean_dead(&Registry::open(&environment.runtime)?) {
-        output.note(&match dead {
+        match dead {
             Dead::Cleaned(job) => {
-                format!("removed what job {job} had left; its processes had ended")
+                output.note(&format!("removed what job {job} had left; its processes had ended"));
             }
-            Dead::Kept(job, why) => format!("job {job} has ended: {why}"),
-            Dead::Unknown(why) => why.with_help(),
-        });
+            Dead::Kept(job, why) => output.problem(&format!("job {job} has ended: {why}")),
+            Dead::Unknown(why) => output.problem(&why.with_help()),
+        }
     }
     let plan = plan::plan(args, environment)?;
     warnings_of(&plan.settings).iter().for_each(|warning| output.note(warning));

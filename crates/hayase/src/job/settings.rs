@@ -137,7 +137,7 @@ impl Default for Reach {
 /// Whose abilities a mount pretends to have; masks features of newer kernels.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, clap::ValueEnum)]
 pub(crate) enum KernelProfile {
-    /// As on RHEL 8
+    /// As in RHEL 8
     #[value(name = "4.18")]
     #[serde(rename = "4.18")]
     V4_18,
@@ -149,7 +149,7 @@ pub(crate) enum KernelProfile {
     #[value(name = "6.6")]
     #[serde(rename = "6.6")]
     V6_6,
-    /// With passthrough
+    /// Adds FUSE passthrough
     #[value(name = "6.9")]
     #[serde(rename = "6.9")]
     V6_9,

@@ -124,13 +124,13 @@ pub(crate) fn stop(job: &Job, how: How<'_>, output: &Output) -> Stopped {
             stopped.report(job, how.report);
         }
         let request = round.request(keep, how.discard);
-        let progress = output.steps(round.phase(), nodes.into(), "node");
         let calls: Vec<_> = supervisors
             .iter()
             .enumerate()
             .filter(|(_, found)| found.is_some())
             .map(|(node, _)| (node, Call::send(&job.dir.node(node as u16), &request)))
             .collect();
+        let progress = output.steps(round.phase(), calls.len() as u64, "node");
         if let Some(session) = &mut session {
             stopped.ask_elsewhere(session, job, &request);
         }

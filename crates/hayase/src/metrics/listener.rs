@@ -60,8 +60,8 @@ pub(crate) struct Told {
 /// When the port can not be had.
 pub(crate) fn listen(address: SocketAddr, told: Told) -> anyhow::Result<()> {
     let listener = TcpListener::bind(address)
-        .with_context(|| format!("listen at {address} for questions about counters (--metrics)"))?;
-    tracing::info!(%address, "counters are told here");
+        .with_context(|| format!("listen at {address} for Prometheus (--metrics)"))?;
+    tracing::info!(%address, "serving counters for Prometheus");
     serve(listener, told)
 }
 

@@ -2,8 +2,10 @@
 
 use std::hint::black_box;
 use std::sync::Barrier;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
+use anyhow::Context;
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 
 /// Largest piece of work: 2^30 steps take a second or so.
@@ -39,17 +41,21 @@ pub(crate) fn measure(
     work: u8,
     count: usize,
     done: &(dyn Fn(u64) + Sync),
-) -> std::io::Result<Vec<Measured>> {
-    let start = Barrier::new(processors.len());
+) -> anyhow::Result<Vec<Measured>> {
+    let (start, has_failed) = (Barrier::new(processors.len()), AtomicBool::new(false));
     std::thread::scope(|scope| {
         let threads: Vec<_> = processors
             .iter()
             .enumerate()
             .map(|(index, processor)| {
-                let (start, told) = (&start, (index == 0).then_some(done));
+                let (start, has_failed) = (&start, &has_failed);
+                let told = (index == 0).then_some(done);
                 scope.spawn(move || {
                     let bound = bind(*processor);
+                    has_failed.fetch_or(bound.is_err(), Ordering::Relaxed);
                     start.wait();
+                    // Where one can not measure, nobody waits for the others.
+                    let count = if has_failed.load(Ordering::Relaxed) { 0 } else { count };
                     bound.map(|()| on_this_processor(*processor, work, count, told))
                 })
             })
@@ -58,10 +64,10 @@ pub(crate) fn measure(
     })
 }
 
-fn bind(processor: usize) -> std::io::Result<()> {
+fn bind(processor: usize) -> anyhow::Result<()> {
     let mut set = CpuSet::new();
     set.set(processor);
-    Ok(sched_setaffinity(None, &set)?)
+    sched_setaffinity(None, &set).with_context(|| format!("processor {processor} cannot be used"))
 }
 
 fn on_this_processor(

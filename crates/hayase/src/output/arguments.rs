@@ -16,7 +16,7 @@ pub(crate) struct OutputArgs {
     /// Print only results and errors
     #[arg(short, long, global = true, conflicts_with = "verbose", help_heading = GLOBAL)]
     quiet: bool,
-    /// Log to standard error: -v what changes, -vv each operation, -vvv everything
+    /// Log retries and warnings to standard error; repeat for more
     #[arg(short, long, global = true, action = ArgAction::Count, help_heading = GLOBAL)]
     verbose: u8,
     /// Show no progress bars
@@ -78,12 +78,12 @@ impl OutputArgs {
             is_quiet: self.quiet,
             has_colour: has_colour && !self.json,
             shows_progress: shows_errors && !self.json && !self.quiet && !self.no_progress,
-            log: match (self.quiet, self.verbose) {
-                (true, _) => Some(LevelFilter::ERROR),
-                (false, 0) => None,
-                (false, 1) => Some(LevelFilter::INFO),
-                (false, 2) => Some(LevelFilter::DEBUG),
-                (false, _) => Some(LevelFilter::TRACE),
+            // Also of quiet commands: their warnings are about data.
+            log: match self.verbose {
+                0 => None,
+                1 => Some(LevelFilter::INFO),
+                2 => Some(LevelFilter::DEBUG),
+                _ => Some(LevelFilter::TRACE),
             },
         }
     }
@@ -158,7 +158,7 @@ mod tests {
     fn each_v_logs_more() {
         let log = |args: OutputArgs| args.manner_on(false, false, false).log;
         assert_eq!(log(NOTHING), None);
-        assert_eq!(log(OutputArgs { quiet: true, ..NOTHING }), Some(LevelFilter::ERROR));
+        assert_eq!(log(OutputArgs { quiet: true, ..NOTHING }), None);
         let of = |verbose| log(OutputArgs { verbose, ..NOTHING });
         assert_eq!([of(1), of(2)], [Some(LevelFilter::INFO), Some(LevelFilter::DEBUG)]);
         assert_eq!([of(3), of(9)], [Some(LevelFilter::TRACE); 2]);

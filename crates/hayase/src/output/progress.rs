@@ -18,8 +18,11 @@ const QUIET: Duration = Duration::from_millis(300);
 /// The rate is that of so long: an older one says nothing of what comes.
 const RATE_SPAN: Duration = Duration::from_secs(5);
 
-/// Looks that are remembered for the rate.
-const LOOKS_MAX: usize = 64;
+/// Looks at the rate are that far apart; closer ones are not remembered.
+const LOOK_GAP: Duration = Duration::from_millis(RATE_SPAN.as_millis() as u64 / 64);
+
+/// What is shown stays at least so long.
+const SHOWN_MIN: Duration = Duration::from_millis(50);
 
 /// Positions on the bar.
 const LENGTH: u64 = 1000;
@@ -61,10 +64,12 @@ impl Stand {
         }
         let of = if self.is_open { "of at least" } else { "of" };
         if self.bytes_total > 0 {
-            words.push(format!("{} {of} {}", ByteCount(self.bytes), ByteCount(self.bytes_total)));
+            let bytes = self.bytes.min(self.bytes_total);
+            words.push(format!("{} {of} {}", ByteCount(bytes), ByteCount(self.bytes_total)));
         }
         if self.things_total > 0 && !self.thing.is_empty() {
-            words.push(format!("{} {of} {}", self.things, counted(self.things_total, self.thing)));
+            let things = self.things.min(self.things_total);
+            words.push(format!("{things} {of} {}", counted(self.things_total, self.thing)));
         }
         if let Some(rate) = rate.filter(|_| self.bytes_total > 0) {
             words.push(format!("{}/s", ByteCount(rate)));
@@ -86,9 +91,12 @@ struct Rate {
 impl Rate {
     /// `bytes` had arrived at `at`, since the begin. `None` until there are two looks.
     fn look(&mut self, at: Duration, bytes: u64) -> Option<u64> {
-        self.looks.push_back((at, bytes));
+        let is_close = |(seen, _): &(Duration, u64)| at.saturating_sub(*seen) < LOOK_GAP;
+        if !self.looks.back().is_some_and(is_close) {
+            self.looks.push_back((at, bytes));
+        }
         let is_old = |(seen, _): &(Duration, u64)| at.saturating_sub(*seen) > RATE_SPAN;
-        while self.looks.len() > LOOKS_MAX || self.looks.get(1).is_some_and(is_old) {
+        while self.looks.get(1).is_some_and(is_old) {
             self.looks.pop_front();
         }
         let (first, before) = self.looks.front()?;
@@ -97,12 +105,21 @@ impl Rate {
     }
 }
 
+/// What was shown so far.
+#[derive(Debug, Default)]
+struct Shown {
+    rate: Rate,
+    last: Option<Duration>,
+    /// How much is done of the whole is known, and drawn.
+    has_bar: bool,
+}
+
 /// A bar that vanishes with its value.
 #[derive(Debug)]
 pub(crate) struct Progress {
     bar: ProgressBar,
     begin: Instant,
-    rate: Mutex<Rate>,
+    shown: Mutex<Shown>,
     stand: Mutex<Stand>,
 }
 
@@ -115,7 +132,7 @@ impl Progress {
             bar.set_prefix(phase);
             bar.set_draw_target(ProgressDrawTarget::stderr());
         }
-        Self { bar, begin: Instant::now(), rate: Mutex::default(), stand: Mutex::default() }
+        Self { bar, begin: Instant::now(), shown: Mutex::default(), stand: Mutex::default() }
     }
 
     /// Of `total` things that are counted one by one.
@@ -127,12 +144,18 @@ impl Progress {
     /// So far it is.
     pub(crate) fn show(&self, stand: Stand) {
         let elapsed = self.begin.elapsed();
-        let rate = held(&self.rate).look(elapsed, stand.bytes);
-        if self.bar.is_hidden() || elapsed < QUIET {
+        let mut shown = held(&self.shown);
+        let rate = shown.rate.look(elapsed, stand.bytes);
+        let is_fresh = shown.last.is_some_and(|last| elapsed.saturating_sub(last) < SHOWN_MIN);
+        if self.bar.is_hidden() || elapsed < QUIET || is_fresh {
             return;
         }
+        shown.last = Some(elapsed);
         if let Some(permille) = stand.permille() {
-            self.bar.set_style(style("{prefix}  {wide_bar}  {msg}"));
+            if !shown.has_bar {
+                self.bar.set_style(style("{prefix}  {wide_bar}  {msg}"));
+                shown.has_bar = true;
+            }
             self.bar.set_position(permille);
         }
         self.bar.set_message(stand.words(rate));
@@ -196,6 +219,11 @@ mod tests {
             words(copy(30, 17, false), 5),
             "100 %  30 MiB of 30 MiB  17 of 17 files  5 MiB/s"
         );
+        // What arrives can be more than was expected.
+        assert_eq!(
+            words(copy(31, 18, false), 5),
+            "100 %  30 MiB of 30 MiB  17 of 17 files  5 MiB/s"
+        );
         // Nothing moves: no end is promised.
         assert_eq!(words(copy(12, 3, false), 0), "40 %  12 MiB of 30 MiB  3 of 17 files  0 B/s");
     }
@@ -227,5 +255,15 @@ mod tests {
         assert_eq!(look(4, 400), Some(100));
         // It stands: soon nothing is left of the rate before.
         assert_eq!([look(8, 400), look(12, 400)], [Some(33), Some(0)]);
+    }
+
+    #[test]
+    fn many_looks_do_not_shorten_the_time_of_the_rate() {
+        let mut rate = Rate::default();
+        // 100 bytes each millisecond, and nothing in the last second.
+        let looks = (0..=6000_u64).map(|ms| (Duration::from_millis(ms), 100 * ms.min(5000)));
+        let found = looks.map(|(at, bytes)| rate.look(at, bytes)).last().flatten();
+        assert!(found.is_some_and(|rate| (79_000..82_000).contains(&rate)), "{found:?}");
+        assert!(rate.looks.len() < 70, "{}", rate.looks.len());
     }
 }

@@ -64,7 +64,7 @@ fn node(ino: InodeId) -> Result<Node, Refused> {
 fn refused(error: &PackError) -> Refused {
     let chain = anyhow::Chain::new(error).map(ToString::to_string).collect::<Vec<_>>();
     let why = chain.join(": ");
-    tracing::warn!(why, "a file of the packs can not be read");
+    tracing::warn!(why, "failed to read a file from the packs");
     let ours = std::error::Error::source(error).and_then(|e| e.downcast_ref::<io::Error>());
     Refused::because(ours.and_then(io::Error::raw_os_error).unwrap_or(libc::EIO), &why)
 }

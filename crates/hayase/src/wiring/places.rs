@@ -57,6 +57,9 @@ pub(crate) enum PlaceError {
     /// Trees are copied, packed and mounted.
     #[error("{} is not a directory", .0.display())]
     NoDirectory(PathBuf),
+    /// The same where names in it can be selected.
+    #[error("{} is not a directory", .0.display())]
+    NoTree(PathBuf),
     /// Neither a URL of Gfarm nor a path on a mount of it.
     #[error("{} is not on a mount of gfarm2fs", .path.display())]
     NoGfarm { path: PathBuf, source: io::Error },
@@ -102,12 +105,21 @@ impl PlaceError {
                     .into(),
             ),
             Self::Same(_) => Some("choose another target".into()),
-            Self::NoDirectory(_) => Some("name the directory above it, and select the file with --include NAME".into()),
+            Self::NoDirectory(_) => Some("name the directory above it".into()),
+            Self::NoTree(_) => Some("name the directory above it, and select the file with --include NAME".into()),
             Self::NoGfarm { .. } => Some("name it as gfarm:///DIR/FILE".into()),
             Self::Make { source, .. } if source.kind() == io::ErrorKind::AlreadyExists => {
                 Some("a file or a broken link has this name: move it away".into())
             }
             Self::Make { .. } => None,
+        }
+    }
+
+    /// Of a place whose names are selected with `--include`.
+    pub(crate) fn of_tree(self) -> Self {
+        match self {
+            Self::NoDirectory(path) => Self::NoTree(path),
+            other => other,
         }
     }
 }
@@ -126,6 +138,11 @@ fn url_meant(path: &Path) -> Option<String> {
 /// The tier and directory that `place` names: a path, or a URL whose scheme chooses the tier.
 pub(crate) fn open(place: &OsStr, wish: Wish) -> Result<Place, PlaceError> {
     open_with(place, wish, &crate::config::variable)
+}
+
+/// A tree that is read, of which names can be selected.
+pub(crate) fn open_tree(place: &OsStr) -> Result<Place, PlaceError> {
+    open(place, Wish::Read).map_err(PlaceError::of_tree)
 }
 
 /// The tier behind a cache area, which must be there.

@@ -348,7 +348,7 @@ fn a_layout_is_set_where_it_means_something_and_nowhere_else() {
         set_on(&path(file)).with(2).says(&["is not a directory", "create a directory"]);
         on_node(&["layout", "unset", &path(file)]).with(2).says(&["is not a directory"]);
     }
-    set_on(&path("out/var")).with(2).says(&["/var is in no area of a job"]);
+    set_on(&path("out/var")).with(2).says(&["/var is not in an area of any job"]);
     set_on(&scene.path("mount/local").display().to_string()).with(2).says(&["in the local area"]);
     set_on(&path("gone")).with(1).says(&["No such file"]);
     let wide = on_node(&["layout", "set", "--width", "9", &path("")]).with(2);

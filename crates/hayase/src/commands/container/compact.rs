@@ -17,12 +17,12 @@ use crate::output::{Human, Output, Page};
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct CompactArgs {
-    /// A container, or a directory: then all containers below it
+    /// A container, or a directory to process all containers below it
     #[arg(value_name = "DIR|FILE")]
     path: PathBuf,
-    /// Include writers that did not close the container: use this only when they were killed
+    /// Include writers that did not close the container: use only after those writers were killed
     ///
-    /// Also removes what killed compactions left. A compaction that is running may fail, but loses no data.
+    /// Also removes leftovers of killed compactions. A compaction that is running may fail, but loses no data.
     #[arg(long)]
     all: bool,
     /// Rewrite the data of all writers as one part, in file order; implies --all

@@ -13,7 +13,7 @@ use crate::output::{Human, Output, Page};
 pub(crate) struct EnableArgs {
     /// An existing directory, on any file system
     dir: PathBuf,
-    /// Remove the mark; containers that exist stay containers
+    /// Remove the mark; existing containers are unchanged
     #[arg(long)]
     off: bool,
 }

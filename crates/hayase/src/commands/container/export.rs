@@ -13,8 +13,8 @@ use crate::output::{Human, Output, Page};
 
 /// Export a container as a plain file
 ///
-/// Holes stay holes. Blocks are shared with the parts where the file system can do so (reflink). OUT appears when
-/// all its data is on disk. If parts are joined meanwhile, the export starts again.
+/// Preserves holes; shares blocks if the file system supports reflinks. OUT appears when all its data is on disk. If
+/// parts are joined meanwhile, the export starts again.
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct ExportArgs {

@@ -16,7 +16,7 @@ use crate::wiring::places::gfarm_url;
 /// Longest wait for one copy, unless another is asked for.
 const COPY_SECONDS_DEFAULT: u64 = 600;
 
-/// Keep copies of a container on several hosts of Gfarm
+/// Replicate a container to several Gfarm hosts
 ///
 /// Returns when there are N copies of each part and index. Gfarm keeps that many copies of later parts too. Readers
 /// use the copy on their own host, or another copy when that host is down.

@@ -15,7 +15,7 @@ use crate::output::{Human, Output, Page};
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct ShowArgs {
-    /// A container, or a directory: then all containers below it
+    /// A container, or a directory to process all containers below it
     #[arg(value_name = "DIR|FILE")]
     path: PathBuf,
     /// Show each writer

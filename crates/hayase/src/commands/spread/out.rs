@@ -23,10 +23,10 @@ enum OutSpread {
 /// How several nodes share the way out.
 #[derive(Debug, clap::Args)]
 pub(crate) struct OutSpreadArgs {
-    /// Copy with the nodes of the job, from shared/PATH or local/PATH
+    /// Distribute the copy over the job's nodes, from shared/PATH or local/PATH
     #[arg(long, value_name = "HOW", value_enum, conflicts_with = "background")]
     spread: Option<OutSpread>,
-    /// Copy with the first N nodes of the job only
+    /// Use only the first N nodes
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..), conflicts_with = "background")]
     from_nodes: Option<u16>,
 }

@@ -17,7 +17,7 @@ use crate::commands::transfer::{self, End, Event, OutKeyArgs, Start};
 use crate::exit::{self, Status};
 use crate::job::Registry;
 use crate::output::Output;
-use crate::wiring::places::{self, Wish};
+use crate::wiring::places::{self, PlaceError, Wish};
 
 /// Largest order: names, patterns and keys.
 const ORDER_BYTES_MAX: u64 = 4 << 20;
@@ -87,7 +87,8 @@ fn carry_out(order: &Order, output: &Output) -> anyhow::Result<Status> {
         return Err(SpreadError::NotMade(order.source.to_string_lossy().into_owned()).into());
     }
     let of_source = key.as_ref().filter(|_| !is_out);
-    let source = Source::open(open(&order.source, Wish::Read)?, of_source)?;
+    let source = open(&order.source, Wish::Read).map_err(PlaceError::of_tree)?;
+    let source = Source::open(source, of_source)?;
     let uid = rustix::process::geteuid().as_raw();
     let registry = Registry::open_or_none(&crate::config::runtime(uid));
     let wish = match order.verb {

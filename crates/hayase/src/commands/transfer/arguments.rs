@@ -115,7 +115,7 @@ pub(crate) struct CopyArgs {
     /// When to overwrite a file that exists at the target
     #[arg(long, help_heading = COPYING, value_name = "WHEN", value_enum, default_value_t)]
     pub(crate) overwrite: OverwriteArg,
-    /// Remove names at the target that the source does not have; names that are not selected stay
+    /// Remove names at the target that the source does not have; unselected names are kept
     #[arg(long, help_heading = COPYING)]
     pub(crate) delete: bool,
     /// Remove nothing if more than N names would be removed
@@ -249,7 +249,7 @@ pub(crate) struct PackArgs {
     /// already, and for object stores
     #[arg(long, value_name = "SIZE", value_parser = pack, default_value = AUTO)]
     pack: Pack,
-    /// Compress each packed file that becomes smaller, with this level of zstd [default level: 3]
+    /// Compress packed files with zstd at LEVEL where that saves space [default level: 3]
     #[arg(long, value_name = "LEVEL", value_parser = zstd_level, num_args = 0..=1, require_equals = true, default_missing_value = ZSTD_LEVEL_DEFAULT)]
     zstd: Option<i32>,
 }

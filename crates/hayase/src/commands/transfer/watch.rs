@@ -43,6 +43,17 @@ pub(crate) fn run(
     remembered: &Remembered,
     output: &Output,
 ) -> anyhow::Result<Status> {
+    show_end(run_to_end(source, target, options, remembered, output)?, output)
+}
+
+/// The same without its summary.
+pub(crate) fn run_to_end(
+    source: &Source,
+    target: &Place,
+    options: &Options,
+    remembered: &Remembered,
+    output: &Output,
+) -> anyhow::Result<End> {
     let begin = Instant::now();
     let summary = watched(source, target, options, output)?;
     if begin.elapsed() > WORTH && summary.is_complete() && !options.is_dry_run {
@@ -50,7 +61,7 @@ pub(crate) fn run(
         let parts = matches!(options.part_size, PartSize::Auto { .. });
         remembered.keep(&summary, (streams, parts));
     }
-    show_end(End::of(summary, options.is_dry_run, begin.elapsed()), output)
+    Ok(End::of(summary, options.is_dry_run, begin.elapsed()))
 }
 
 /// The same for a worker, which remembers nothing.
