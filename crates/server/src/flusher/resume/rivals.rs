@@ -1,8 +1,9 @@
 //! Files of a dead job that have the same path, by the ledgers of their homes.
 //!
-//! A program renamed one of them over the other, and a power cut on every node took away some of what said so: which of the
-//! homes knows, is chance. The names decide where they agree: the file whose own name it is, and for which the server of that
-//! name has it. Where they do not, nothing is assumed.
+//! A program renamed one of them over the other, and a power cut on every node took away some of what said so. Where the
+//! names still know, they decide: one file has the name, for its home and for the server of the name, and the homes of the
+//! others know no name of theirs any more. Where that is not so, nothing is assumed: names and ledgers of several nodes may
+//! each be behind, and a file that another one seems to have replaced may be the newer one.
 //! Fault: every node loses power (`docs/design/000-faults.md`).
 
 use std::collections::HashMap;
@@ -52,40 +53,40 @@ impl Rivals {
     /// For the file of `record`.
     pub(super) fn claim(&self, record: &LedgerRecord, nodes: &dyn LeftNodes) -> Claim {
         let rivals = self.0.get(&record.path).map_or(&[][..], Vec::as_slice);
-        let Some((owner, name)) = owner(nodes, &record.path, rivals) else {
+        let Some(owner) = owner(nodes, &record.path, rivals) else {
             return Claim::Over(Vec::new());
         };
-        let has_lost_it = |ino| ino != owner.ino && has_lost(nodes, ino, &name);
         if owner.ino == record.ino {
-            let earlier = rivals.iter().filter(|rival| has_lost_it(rival.ino));
+            let earlier = rivals.iter().filter(|rival| has_no_name(nodes, rival.ino));
             return Claim::Over(earlier.cloned().collect());
         }
-        match owner.state.is_safe() && has_lost_it(record.ino) {
+        match owner.state.is_safe() && has_no_name(nodes, record.ino) {
             true => Claim::Lost,
             false => Claim::Over(Vec::new()),
         }
     }
 }
 
-/// Which of `rivals` has `path`, and as which name: its home calls it so, and the server of the name says that it is this
-/// file. `None` where that is not so of one of them alone.
+/// Which of `rivals` has `path`: its home calls it so, and the server of the name says that it is this file. `None` where
+/// that is not so of one of them alone.
 fn owner<'a>(
     nodes: &dyn LeftNodes,
     path: &[u8],
     rivals: &'a [LedgerRecord],
-) -> Option<(&'a LedgerRecord, Name)> {
+) -> Option<&'a LedgerRecord> {
     let last = path.rsplit(|byte| *byte == b'/').next()?;
-    let mut owners = rivals.iter().filter_map(|rival| {
-        let name = name_of(nodes, rival.ino).ok()?.filter(|(_, name)| name == last)?;
-        (bound_to(nodes, &name).ok()? == Some(rival.ino)).then_some((rival, name))
+    let mut owners = rivals.iter().filter(|rival| {
+        let name = name_of(nodes, rival.ino).ok().flatten().filter(|(_, name)| name == last);
+        let bound = name.and_then(|name| bound_to(nodes, &name).ok().flatten());
+        bound == Some(rival.ino)
     });
     let owner = owners.next()?;
     owners.next().is_none().then_some(owner)
 }
 
-/// Whether the home of a file knows no name of it, or only the one that another file has.
-fn has_lost(nodes: &dyn LeftNodes, ino: InodeId, name: &Name) -> bool {
-    name_of(nodes, ino).is_ok_and(|own| own.is_none_or(|own| own == *name))
+/// Whether the home of a file knows that it has lost its name.
+fn has_no_name(nodes: &dyn LeftNodes, ino: InodeId) -> bool {
+    name_of(nodes, ino).is_ok_and(|name| name.is_none())
 }
 
 fn name_of(nodes: &dyn LeftNodes, ino: InodeId) -> Result<Option<Name>, Refused> {

@@ -6,11 +6,13 @@ use super::*;
 
 const DIR: InodeId = InodeId::CACHE_ROOT;
 
-/// Who has the name `f`, as its server says.
+/// Who has the name `f`, as its server says, and the home of the other file: that it has none.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Owner {
     Earlier,
     Later,
+    /// By its home the other file has the name too: one of both has lost a rename.
+    LaterPerhaps,
     Unknown,
 }
 
@@ -27,11 +29,15 @@ impl Scene {
         let mut nodes = [0, 1].map(|server| Node::of(ServerId(server), Arc::clone(&tier)));
         let [earlier, later] = [(earlier, b"earlier"), (1 - earlier, b"later--")]
             .map(|(home, bytes)| written(&mut nodes[home], home as u64, bytes));
-        let ino = match owner {
-            Owner::Earlier => Some(earlier.ino),
-            Owner::Later => Some(later.ino),
-            Owner::Unknown => None,
+        let (ino, other) = match owner {
+            Owner::Earlier => (Some(earlier.ino), Some(later.ino)),
+            Owner::Later => (Some(later.ino), Some(earlier.ino)),
+            Owner::LaterPerhaps => (Some(later.ino), None),
+            Owner::Unknown => (None, None),
         };
+        if let Some(other) = other {
+            rename(&nodes, other, None);
+        }
         let names = nodes[0].names();
         let mut txn = names.begin();
         ops::add_dir_shard(&mut txn, DIR, ServerId(0)).unwrap();
@@ -69,11 +75,7 @@ impl Scene {
     /// By the names of its home the later file is still `tmp`, under which it was written.
     fn later_has_another_name(&self) {
         let ino = self.later.ino;
-        let names = self.nodes[usize::from(ino.home().0)].names();
-        let mut txn = names.begin();
-        let inode = ops::get_inode(&txn, ino).unwrap().unwrap();
-        ops::put_inode(&mut txn, &Inode { name: Some((DIR, b"tmp".to_vec())), ..inode }).unwrap();
-        txn.commit().unwrap();
+        rename(&self.nodes, ino, Some((DIR, b"tmp".to_vec())));
         let names = self.nodes[0].names();
         let mut txn = names.begin();
         let entry = EntryRecord { ino, kind: FileKind::Regular };
@@ -107,6 +109,15 @@ fn written(node: &mut Node, home: u64, bytes: &[u8]) -> LedgerRecord {
     let record = LedgerRecord { synced: Some(part.stat().unwrap().into()), ..record };
     node.ledger.put(record.clone()).unwrap();
     record
+}
+
+/// The name of a file, as its home knows it.
+fn rename(nodes: &[Node], ino: InodeId, name: Option<(InodeId, Vec<u8>)>) {
+    let names = nodes[usize::from(ino.home().0)].names();
+    let mut txn = names.begin();
+    let inode = ops::get_inode(&txn, ino).unwrap().unwrap();
+    ops::put_inode(&mut txn, &Inode { name, ..inode }).unwrap();
+    txn.commit().unwrap();
 }
 
 /// With the earlier file on the node that is resumed first, and on the other one.
@@ -158,9 +169,16 @@ fn a_version_of_the_earlier_file_in_the_tier_is_replaced() {
 #[test]
 fn a_file_whose_names_are_behind_its_ledger_comes() {
     in_both_orders(|earlier| {
-        for is_known in [false, true] {
-            let mut scene = Scene::new(earlier, Owner::Earlier);
-            scene.later_has_another_name();
+        for (owner, is_known) in [
+            (Owner::Earlier, false),
+            (Owner::Earlier, true),
+            (Owner::LaterPerhaps, false),
+            (Owner::LaterPerhaps, true),
+        ] {
+            let mut scene = Scene::new(earlier, owner);
+            if owner == Owner::Earlier {
+                scene.later_has_another_name();
+            }
             if is_known {
                 let version = Some(scene.nodes[0].put("f", b"earlier"));
                 let state = FileState::Durable;
@@ -169,7 +187,7 @@ fn a_file_whose_names_are_behind_its_ledger_comes() {
             scene.power_cut();
             let told = resume(&mut scene.nodes);
             assert!(told.iter().all(|file| file.failure.is_none()), "{told:?}");
-            assert!(scene.are_both_in_tier(), "{earlier} {is_known}: {told:?}");
+            assert!(scene.are_both_in_tier(), "{earlier} {owner:?} {is_known}: {told:?}");
         }
     });
 }
