@@ -304,7 +304,7 @@ fn evicted(job: &Job, tier: &TierDir) -> TestResult {
     let open = job.node(0)?.open(&path, "rw")?;
     open.pwrite(0, Data::bytes(b"new"))?;
     let told = evict()?;
-    ensure!(told.code == Some(3) && told.stdout.contains("stays"), "{told:?}");
+    ensure!(told.code == Some(3) && told.stdout.contains("not evicted"), "{told:?}");
     let told = explain()?.stdout;
     ensure!(told.contains("does not have this version yet"), "{told}");
     open.close()?;
