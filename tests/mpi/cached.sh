@@ -206,6 +206,7 @@ if [ -n "$first" ]; then
   try programs_compile
   try down_brings_everything
   rm -rf --one-file-system "$job_work"
+  job_work= # job_up makes another one
   # Nothing comes to this tier while its servers are up.
   mpi_job_up --shared 1GiB --local 300MiB --tier @work/tier --tier-faults one-in=1
   cache=$(area 0 cache) shared=$(area 0 shared) tier=$job_work/tier
