@@ -1,9 +1,10 @@
 //! Tests 1-5 of the coherence protocol: what a node writes, the others see at once.
 
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
 use anyhow::{Context, ensure};
 use hayase_e2e::{Data, JobOptions, MapKind, Scene, Suite, TestResult, Whence, eventually, note};
+use rustix::time::{ClockId, clock_gettime};
 
 pub(crate) fn suite() -> Suite {
     Suite::new("coherence_sizes", JobOptions::three())
@@ -37,7 +38,7 @@ fn sizes_follow(scene: &Scene<'_>, path: &str) -> TestResult {
     ensure!(scene.b.stat(path)?.size == 0, "a new file is not empty");
     let (mut size, mut mtime) = (0, scene.b.stat(path)?.mtime);
     for (round, len) in LENGTHS.into_iter().cycle().take(60).enumerate() {
-        let before = now() - TICK.as_nanos() as i64;
+        let before = now();
         file.pwrite(size, Data::pattern(1, len))?;
         size += len;
         let seen = scene.b.stat(path)?;
@@ -53,9 +54,10 @@ fn sizes_follow(scene: &Scene<'_>, path: &str) -> TestResult {
     Ok(())
 }
 
+/// By the clock that stamps files before Linux 6.13: that of the last tick, which a busy machine may be late with.
 fn now() -> i64 {
-    let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
-    now.expect("it is later than 1970").as_nanos() as i64
+    let now = clock_gettime(ClockId::RealtimeCoarse);
+    now.tv_sec * 1_000_000_000 + now.tv_nsec
 }
 
 /// B opened for reading while A writes: each byte is there as soon as A's write(2) returned.
