@@ -31,7 +31,7 @@ done
 case $arch in x86_64) package_arch=amd64 ;; aarch64) package_arch=arm64 ;; *) die "--arch $arch: expected x86_64 or aarch64" ;; esac
 target=$arch-unknown-linux-gnu
 out=$(realpath -m "${out:-$(target_dir)/packages/$arch}")
-work=$out/work source=$out/work/source build=$out/work/build tree=$out/work/tree debug=$out/work/debug
+work=$out/parts source=$out/parts/source build=$out/parts/build tree=$out/parts/tree debug=$out/parts/debug
 
 # --- what it needs ---
 

@@ -228,8 +228,9 @@ suite_packages() {
 suite_packages-same() {
   local first second failed=0
   first=$(target_dir)/packages/x86_64
+  mkdir -p "$(target_dir)/packages"
   second=$(mktemp -d "$(target_dir)/packages/second.XXXXXX") || return 1
-  [ "$(cat "$first/work/tree/share/doc/hayase/COMMIT")" = "$(git rev-parse HEAD)" ] || scripts/release.sh || failed=1
+  [ "$(cat "$first/parts/tree/share/doc/hayase/COMMIT" 2>/dev/null)" = "$(git rev-parse HEAD)" ] || scripts/release.sh || failed=1
   scripts/release.sh --out "$second" && diff "$first/SHA256SUMS" "$second/SHA256SUMS" || failed=1
   rm -rf "$second"
   [ $failed = 0 ] && echo "ok packages_same"

@@ -31,7 +31,7 @@ pub(crate) fn start(filter: &str) {
     }
 }
 
-/// Shows logs of the libraries to whoever typed the command, each line once: a command looks at the same files more than
+/// Shows logs of the libraries to the user of the command, each line once: a command looks at the same files more than
 /// once. `HAYASE_LOG` is for the daemons that it starts.
 pub(crate) fn start_command(level: LevelFilter) {
     tracing_subscriber::fmt()

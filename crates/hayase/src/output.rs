@@ -93,7 +93,7 @@ impl Output {
         }
     }
 
-    /// Something to know besides the result, for whoever wants to hear more than that; programs do not.
+    /// A note for people in addition to the result; neither with `-q` nor for programs (`--json`).
     pub(crate) fn note(&self, text: &str) {
         if !self.manner.is_quiet && !self.manner.is_json {
             self.problem(text);

@@ -323,7 +323,7 @@ mod tests {
         };
         let (one, other) = ("pid:[4026532001]", "pid:[4026532002]");
         check(one, one, true, false);
-        check(one, other, false, true); // Who does not see all cannot say that it has ended.
+        check(one, other, false, true); // A process that does not see all cannot know that it has ended.
         check(ALL_PROCESSES, other, false, true);
         check(one, ALL_PROCESSES, true, true);
         check(one, ALL_PROCESSES, false, false);

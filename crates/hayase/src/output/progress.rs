@@ -32,11 +32,11 @@ const LENGTH: u64 = 1000;
 pub(crate) struct Stand {
     /// Bytes that have arrived.
     pub(crate) bytes: u64,
-    /// Of so many; 0 where bytes are not counted, or none is known yet.
+    /// Bytes in all; 0 where they are not counted, or not known yet.
     pub(crate) bytes_total: u64,
     /// Files, nodes or containers that are done.
     pub(crate) things: u64,
-    /// Of so many.
+    /// Things in all.
     pub(crate) things_total: u64,
     /// What they are, in the singular; empty: only their share is shown.
     pub(crate) thing: &'static str,

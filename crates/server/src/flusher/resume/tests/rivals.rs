@@ -6,7 +6,7 @@ use super::*;
 
 const DIR: InodeId = InodeId::CACHE_ROOT;
 
-/// Who has the name `f`, as its server says, and the home of the other file: that it has none.
+/// Which file has the name `f` by its server; the home of the other one knows that it has none.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Owner {
     Earlier,
