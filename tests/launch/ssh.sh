@@ -304,6 +304,19 @@ tier_with_other_device_numbers() {
   tier_holds new-2 "$(printf 'by 2\nlater')" && tier_holds new-3 "$(printf 'by 3\nlater')" &&
     [ "$(ls "$work/shared/keep" | tr '\n' ' ')" = "new-0 new-1 new-2 new-3 old " ] && tiers_end
 }
+# What an MPI program on node 1 leaves there for a file whose home is node 0: a part in its container, which no ledger names.
+parts_for_other_hosts_are_kept() {
+  tiers_begin && up_with_tier || return 1
+  local container
+  container=$(printf %016x "$(on 0 sh -c 'echo old >$HAYASE_CACHE/of-mpi && stat -c %i $HAYASE_CACHE/of-mpi')") || return 1
+  on 1 sh -c 'dir=$HAYASE_SHARED/.hayase-recorded/$0 && mkdir -p "$dir" && echo part >"$dir/n1-p1-o0.part"' "$container" || return 1
+  out=$(at b hayase down --here)
+  [ $? = 3 ] && has_word 'parts of files of other hosts that the tier may not have' && has_word 'hayase resume /srv/j' &&
+    at b test -d /srv/j || { say "$out"; return 1; }
+  at a hayase down --drain 1
+  for name in a b c d; do discards $name || return 1; done
+  tiers_end
+}
 # Whether the file system of a directory exchanges two names (renameat2(2) with RENAME_EXCHANGE).
 exchanges_names() {
   at a perl -e '$dir = shift; for ("x", "y") { open my $file, ">", "$dir/$_" or die } require POSIX;
@@ -364,6 +377,7 @@ try run_gives_the_status_and_leaves_nothing
 try interrupted_start_leaves_nothing
 try half_dead_job_is_taken_down
 try tier_with_other_device_numbers
+try parts_for_other_hosts_are_kept
 try tier_that_can_not_compare_is_told_once
 try tier_that_is_not_mounted_is_noticed
 try lost_machine_is_told_and_the_others_are_ended

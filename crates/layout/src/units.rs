@@ -248,6 +248,9 @@ impl InodeId {
     /// `shared` gets so high.
     const CACHED: u64 = 1 << 45;
 
+    /// Set in the counter of what lies in `shared` and belongs to the container of a file of the cache area.
+    const CONTAINED: u64 = 1 << 44;
+
     /// `None` when `counter` needs more than 48 bits.
     pub const fn new(home: ServerId, counter: u64) -> Option<Self> {
         if counter >> Self::COUNTER_BITS != 0 {
@@ -294,6 +297,19 @@ impl InodeId {
         Self(self.0 | Self::CACHED)
     }
 
+    /// Whether it is the container of a file of the cache area, or lies in one: the tier may need its bytes, though it
+    /// is a file of `shared`.
+    pub const fn is_in_cached_container(self) -> bool {
+        let area = self.0 & (Self::OPERATION | Self::PRIVATE | Self::CACHED | Self::CONTAINED);
+        area == Self::CONTAINED
+    }
+
+    /// The same number of `shared`, of what belongs to the container of a file of the cache area.
+    #[must_use]
+    pub const fn in_cached_container(self) -> Self {
+        Self(self.0 | Self::CONTAINED)
+    }
+
     /// The number that its home gave it.
     pub const fn counter(self) -> u64 {
         self.0 & ((1 << Self::COUNTER_BITS) - 1)
@@ -320,6 +336,9 @@ mod tests {
         assert_eq!(ino.to_string(), "3:77");
         assert!(!ino.is_cached() && ino.in_cache().is_cached() && InodeId::CACHE_ROOT.is_cached());
         assert_eq!(ino.in_cache().home(), ServerId(3));
+        let part = ino.in_cached_container();
+        assert!(part.is_in_cached_container() && !part.is_cached() && part.owner().is_none());
+        assert!(!ino.is_in_cached_container() && !ino.in_cache().is_in_cached_container());
     }
 
     #[test]
@@ -327,6 +346,7 @@ mod tests {
         for (home, node) in [(0, 1), (3, 0), (u16::MAX, u16::MAX)] {
             let (home, node) = (ServerId(home), NodeId(node));
             let root = InodeId::private_root(home, node);
+            assert!(!root.is_in_cached_container());
             assert_eq!((root.home(), root.owner()), (home, Some(node)));
             let ino = InodeId::private(home, node, (1 << 30) - 1).unwrap();
             assert_eq!((ino.home(), ino.owner()), (home, Some(node)));

@@ -6,9 +6,10 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use anyhow::Context;
-use hayase_layout::{ByteCount, InodeId, Layout};
+use hayase_layout::{ByteCount, InodeId, Layout, ServerId};
 use hayase_store::area::PARTS_DIRECTORY;
 use hayase_store::device::Device;
+use hayase_store::namespace::Txn;
 use hayase_store::{Ledger, LedgerRecord, PartId, PreadDevice, Salvaged, ops};
 use serde::{Deserialize, Serialize};
 use serde_json::json;
@@ -151,28 +152,30 @@ fn look(settings: &Settings, node: u16) -> anyhow::Result<Vec<LedgerRecord>> {
     Ledger::look(&device).with_context(failed)
 }
 
-/// Whether `node` keeps parts of striped files of other nodes that the tier may not have. The ledgers of those say it,
-/// where they are on this machine; while nobody knows, it is so.
+/// Whether `node` keeps parts of striped files, or of files of MPI programs, of other nodes that the tier may not have. The
+/// ledgers of those say it, where they are on this machine; while nobody knows, it is so.
 pub(crate) fn keeps_for_others(settings: &Settings, node: u16) -> bool {
     if settings.tier.is_none() || !settings.has_storage(node) {
         return false;
     }
-    let parts = match parts_of_others(settings, node) {
-        Ok(parts) => parts,
+    let kept = match kept_for_others(settings, node) {
+        Ok(kept) => kept,
         Err(error) => {
             tracing::warn!("parts of node {node} are kept: {error:#}");
             return true;
         }
     };
-    let is_needed = parts.into_iter().any(|(home, files)| {
+    let is_unknown = |home: u16| !settings.ledger(home).exists() && !is_in_tier(settings, home);
+    let is_needed = kept.striped.into_iter().any(|(home, files)| {
         if !settings.ledger(home).exists() {
-            return !is_in_tier(settings, home);
+            return is_unknown(home);
         }
         let is_left = |record: &LedgerRecord| files.contains(&record.ino);
         not_durable(settings, home).map_or(true, |left| left.iter().any(is_left))
     });
-    // Parts of files that MPI-IO keeps are files of `shared`, which tell nothing of whose they are.
-    is_needed || homes_with_recorded(settings)
+    // A part of a container does not say which file it belongs to, nor whose that is.
+    let others = || (0..settings.nodes).filter(|home| *home != node && settings.has_storage(*home));
+    is_needed || kept.in_container && others().any(is_unknown) || homes_with_recorded(settings)
 }
 
 /// Whether a ledger on this machine has a file that MPI-IO keeps in parts, and that the tier does not have.
@@ -182,31 +185,47 @@ fn homes_with_recorded(settings: &Settings) -> bool {
         .any(|home| not_durable(settings, home).map_or(true, |left| left.iter().any(is_recorded)))
 }
 
-/// By their homes, the files of the cache area with other homes of which parts lie on `node`: as the parts themselves
-/// tell it, or, when they are in an image that is not mounted, the notes of them.
-fn parts_of_others(
-    settings: &Settings,
-    node: u16,
-) -> anyhow::Result<BTreeMap<u16, BTreeSet<InodeId>>> {
+/// What lies on a node for files of the cache area of which other nodes may be the homes.
+#[derive(Debug, Default)]
+struct KeptForOthers {
+    /// By their homes, the striped files with parts here.
+    striped: BTreeMap<u16, BTreeSet<InodeId>>,
+    /// There are parts or indexes of files of MPI programs.
+    in_container: bool,
+}
+
+/// As the parts themselves tell it, or, when they are in an image that is not mounted, the names and the notes of parts.
+fn kept_for_others(settings: &Settings, node: u16) -> anyhow::Result<KeptForOthers> {
     let root = settings.shared_root(node);
     let parts = root.join(PARTS_DIRECTORY);
+    let mut kept = KeptForOthers::default();
     let found = if parts.is_dir() {
         PreadDevice::open(&parts)?.list().context("list its parts")?
     } else if settings.image
         && let Some(names) = names(settings, node)?
     {
-        ops::part_notes(&names.begin(), None, usize::MAX).context("read the notes of its parts")?
+        let txn = names.begin();
+        kept.in_container = has_container(&txn, node).context("read its inodes")?;
+        ops::part_notes(&txn, None, usize::MAX).context("read the notes of its parts")?
     } else {
         Vec::new()
     };
-    let mut others: BTreeMap<u16, BTreeSet<InodeId>> = BTreeMap::new();
     for part in found {
         let home = part.ino.home().0;
+        kept.in_container |= part.ino.is_in_cached_container();
         if part.ino.is_cached() && home != node {
-            others.entry(home).or_default().insert(part.ino);
+            kept.striped.entry(home).or_default().insert(part.ino);
         }
     }
-    Ok(others)
+    Ok(kept)
+}
+
+/// Whether a node is the home of anything in the container of a file of the cache area: their numbers are the ones above
+/// those of `shared` and below those of `cache`.
+fn has_container(names: &Txn<'_>, node: u16) -> anyhow::Result<bool> {
+    let last_shared = InodeId::new(ServerId(node), 0).map(InodeId::in_cached_container);
+    let first = ops::inodes(names, last_shared, 1)?;
+    Ok(first.iter().any(|inode| inode.ino.is_in_cached_container()))
 }
 
 /// Whether any node of this machine keeps bytes that exist nowhere else. A ledger that can not be read
@@ -291,18 +310,15 @@ pub(crate) fn kept_in(storage: &std::path::Path) -> anyhow::Result<Option<Settin
 mod tests {
     use std::net::Ipv4Addr;
 
-    use hayase_layout::ServerId;
     use hayase_store::FileState;
 
     use super::*;
     use crate::job::{FsyncAt, Kind, TierSettings, sample_settings as sample};
 
-    /// The home of a striped file is node 0, and node 1 has a part of it.
-    #[test]
-    fn parts_of_others_stay_until_their_home_says_that_the_tier_has_them() {
-        let storage = tempfile::tempdir().unwrap();
+    /// A job of two nodes in front of a tier; node 1 has stored parts.
+    fn settings_in(storage: &std::path::Path) -> Settings {
         let mut settings = sample(Kind::Loopback { subnet: Ipv4Addr::new(127, 9, 9, 0) }, 2);
-        settings.storage = storage.path().into();
+        settings.storage = storage.into();
         let place = "/tier".to_owned();
         let fsync = FsyncAt::Node;
         settings.tier = Some(TierSettings {
@@ -315,9 +331,20 @@ mod tests {
             faults: None,
         });
         fs::create_dir_all(settings.shared_root(1)).unwrap();
+        settings
+    }
+
+    fn ino(server: u16, number: u64) -> InodeId {
+        InodeId::new(ServerId(server), number).unwrap()
+    }
+
+    /// The home of a striped file is node 0, and node 1 has a part of it.
+    #[test]
+    fn parts_of_others_stay_until_their_home_says_that_the_tier_has_them() {
+        let storage = tempfile::tempdir().unwrap();
+        let settings = settings_in(storage.path());
         assert!(!keeps_for_others(&settings, 1), "it has no parts");
         let parts = PreadDevice::open(&settings.shared_root(1).join(PARTS_DIRECTORY)).unwrap();
-        let ino = |server, number| InodeId::new(ServerId(server), number).unwrap();
         let part = |ino| parts.create(PartId { ino, epoch: 0, index: 1 }).unwrap();
         part(ino(1, 5).in_cache());
         part(ino(0, 5));
@@ -337,5 +364,52 @@ mod tests {
         mark_in_tier(&settings, 0).unwrap();
         assert!(!keeps_for_others(&settings, 1), "the home has left all of it in the tier");
         assert!(!has_undurable(&settings));
+    }
+
+    /// Node 0 is the home of a file of an MPI program, and a process on node 1 wrote a part of it.
+    #[test]
+    fn parts_of_containers_stay_until_all_other_nodes_have_left_everything_in_the_tier() {
+        let storage = tempfile::tempdir().unwrap();
+        let settings = settings_in(storage.path());
+        let parts = PreadDevice::open(&settings.shared_root(1).join(PARTS_DIRECTORY)).unwrap();
+        let part = |ino| parts.create(PartId { ino, epoch: 0, index: 0 }).unwrap();
+        part(ino(1, 5));
+        assert!(!keeps_for_others(&settings, 1), "of a file of `shared`, MPI programs or not");
+        part(ino(1, 6).in_cached_container());
+        assert!(keeps_for_others(&settings, 1), "nobody says what the home knows");
+        assert!(has_undurable(&settings));
+        fs::create_dir_all(settings.ledger(0)).unwrap();
+        let file = LedgerRecord::new(ino(0, 6).in_cache(), b"f".to_vec(), 0o640);
+        let container = ino(0, 7).in_cached_container();
+        let record = LedgerRecord { layout: Layout::Recorded { container }, ..file };
+        let mut ledger = open(&settings, 0).unwrap();
+        ledger.put(record.clone()).unwrap();
+        assert!(keeps_for_others(&settings, 1) && has_undurable(&settings));
+        ledger.put(LedgerRecord { state: FileState::Durable, ..record }).unwrap();
+        assert!(!keeps_for_others(&settings, 1) && !has_undurable(&settings));
+        fs::remove_dir_all(settings.ledger(0)).unwrap();
+        mark_in_tier(&settings, 0).unwrap();
+        assert!(!keeps_for_others(&settings, 1), "the home has left all of it in the tier");
+    }
+
+    #[test]
+    fn containers_of_cached_files_are_seen_among_the_names() {
+        let store = Arc::new(hayase_store::MemoryStore::default());
+        let names = hayase_store::Namespace::open(store, ServerId(1), Default::default()).unwrap();
+        let add = |ino| {
+            let mut txn = names.begin();
+            let inode = hayase_store::namespace::Inode::new(
+                ino,
+                hayase_store::namespace::FileKind::Regular,
+                Default::default(),
+            );
+            ops::put_inode(&mut txn, &inode).unwrap();
+            txn.commit().unwrap();
+        };
+        add(ino(1, 5));
+        add(ino(1, 6).in_cache());
+        assert!(!has_container(&names.begin(), 1).unwrap());
+        add(ino(1, 7).in_cached_container());
+        assert!(has_container(&names.begin(), 1).unwrap());
     }
 }

@@ -2,6 +2,7 @@
 
 use std::rc::Rc;
 
+use hayase_container::area;
 use hayase_layout::{InodeId, Layout, NodeId};
 use hayase_store::namespace::{FileKind, Inode, Intent, IntentKind, NamespaceError, Txn};
 use hayase_store::{PartError, PartId, SetTime as PartTime, ops};
@@ -17,6 +18,15 @@ use crate::node::{Node, libc_errno};
 
 /// What a change of attributes alone takes back from others.
 pub(crate) const ATTR: Grants = Grants { cache: false, attr: true };
+
+/// Whether what is made is the container of a file of the cache area, which is named by it, or lies in one.
+fn belongs_to_cached_container(node: &NewNode) -> bool {
+    let names_cached = || {
+        let file = std::str::from_utf8(&node.name).ok().and_then(area::inode_of);
+        node.parent.owner().is_none() && file.is_some_and(|file| InodeId(file).is_cached())
+    };
+    node.parent.is_in_cached_container() || names_cached()
+}
 
 /// The only part of a `Whole` file.
 pub(crate) fn whole_part(ino: InodeId, layout_epoch: u32) -> PartId {
@@ -128,7 +138,11 @@ impl Node {
             Some(owner) => self.names.allocate_private(owner),
         };
         let ino = ino.map_err(meta_refused)?;
-        let ino = if node.parent.is_cached() { ino.in_cache() } else { ino };
+        let ino = match node.parent {
+            parent if parent.is_cached() => ino.in_cache(),
+            _ if belongs_to_cached_container(node) => ino.in_cached_container(),
+            _ => ino,
+        };
         Ok(self.new_record(node, layout, ino))
     }
 

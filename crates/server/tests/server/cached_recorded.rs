@@ -138,6 +138,21 @@ fn a_recorded_file_comes_to_the_tier_as_one_in_large_requests() {
     scene.wait_for("out", &file);
 }
 
+/// Where their home is on another host, nothing else tells that the tier needs them.
+#[test]
+fn the_files_of_its_container_have_numbers_that_say_so() {
+    let scene = Scene::new();
+    let mut file = Recorded::make_in(&scene.cluster, TOP, "out");
+    file.publish(&scene.cluster);
+    let of_container = |(ino, _): &(InodeId, u64)| ino.is_in_cached_container();
+    assert!(file.container.is_in_cached_container());
+    assert!(file.copied.values().all(of_container), "{:?}", file.copied);
+    let mut file = Recorded::make_in(&scene.cluster, InodeId::ROOT, "out");
+    file.publish(&scene.cluster);
+    assert!(!file.container.is_in_cached_container(), "of a file of `shared`");
+    assert!(!file.copied.values().any(of_container));
+}
+
 #[test]
 fn while_mpi_programs_have_it_open_no_flush_is_the_last() {
     let scene = Scene::new();
