@@ -189,7 +189,7 @@ reads_go_on_from_another_copy() {
 bytes_out_of_reach_are_told() {
   tier 2 write gfarm:///faults one 4000000 && lies_on /faults/one 2 || return 1
   spool_stop 2
-  told "the tier is unreachable" tier 1 read gfarm:///faults one 4000000 || return 1
+  told "the storage does not answer" tier 1 read gfarm:///faults one 4000000 || return 1
   # Names and sizes are gfmd's: they are still there.
   tier 1 list gfarm:///faults | grep -x one || return 1
   # New files of a host whose server is gone go to another one.
@@ -219,7 +219,7 @@ a_full_spool_is_told_or_avoided() {
   local status=0
   tier 3 write gfarm:///faults large 8000000 >"$work/told" 2>&1 || status=$?
   cat "$work/told"
-  if [ "$status" = 0 ]; then ! lies_on /faults/large 3 >/dev/null; else grep -F "the tier is full" "$work/told"; fi
+  if [ "$status" = 0 ]; then ! lies_on /faults/large 3 >/dev/null; else grep -F "no space left there" "$work/told"; fi
 }
 wrong_key_is_told() {
   cluster_client_settings "$work/other-key" 0.1 >"$work/other.conf"
@@ -234,7 +234,7 @@ wrong_settings_are_told() {
   printf 'metadb_server_host x\nno_such_directive 1\n' >"$work/wrong.conf"
   GFARM_CONFIG_FILE=$work/wrong.conf tier 1 refused gfarm:/// "libgfarm does not start"
 }
-no_metadata_server_is_told() { tier 1 refused "gfarm://$(cluster_address 0):9/" "the tier is unreachable"; }
+no_metadata_server_is_told() { tier 1 refused "gfarm://$(cluster_address 0):9/" "the storage does not answer"; }
 no_library_is_told() {
   local library
   library=$(ldconfig -p | sed -n 's/.*libgfarm\.so\.1 .*=> //p' | head -n 1)

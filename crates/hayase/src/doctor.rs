@@ -42,7 +42,7 @@ pub(crate) struct Check {
     pub(crate) health: Health,
     /// What was found.
     pub(crate) found: String,
-    /// What follows from it; empty when all is well.
+    /// What follows from it; empty when nothing does.
     pub(crate) means: String,
     /// What can be done about it; empty when nothing needs to be.
     pub(crate) todo: String,

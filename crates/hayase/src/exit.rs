@@ -17,6 +17,8 @@ use crate::job::JobError;
 use crate::launch::{
     DeadlineError, EnterError, LaunchError, NodeError, PlanError, PreloadError, StorageNodesError,
 };
+use crate::metrics::listener::ListenError;
+use crate::processors::Missing;
 use crate::supervisor::daemon::DaemonFailed;
 use crate::wiring::places::PlaceError;
 
@@ -77,7 +79,7 @@ pub(crate) fn advice(error: &anyhow::Error) -> Advice {
             Some((e.help(), true))
         } else if cause.is::<NothingCompared>() {
             Some((Some(NothingCompared::HELP.to_owned()), true))
-        } else if cause.is::<DeadlineError>() {
+        } else if cause.is::<DeadlineError>() || cause.is::<Missing>() {
             Some((None, true))
         } else if let Some(e) = cause.downcast_ref::<NodeError>() {
             Some((e.help(), false))
@@ -95,6 +97,8 @@ pub(crate) fn advice(error: &anyhow::Error) -> Advice {
             Some((e.help(), true))
         } else if let Some(e) = cause.downcast_ref::<SpreadError>() {
             Some((e.help(), e.is_usage()))
+        } else if let Some(e) = cause.downcast_ref::<ListenError>() {
+            Some((e.help().map(str::to_owned), false))
         } else if cause.is::<BudgetError>() {
             Some((Some(BudgetError::help()), false))
         } else if let Some(e) = cause.downcast_ref::<DaemonFailed>() {

@@ -16,10 +16,42 @@ pub(crate) struct Processors(Vec<usize>);
 #[error("`{0}` is neither a number nor a range, for example 0-3")]
 pub(crate) struct NoProcessors(String);
 
+/// Some of a list can not be used.
+#[derive(Debug, PartialEq, Eq, thiserror::Error)]
+#[error("processors {missing} cannot be used on this machine, which has {present}")]
+pub(crate) struct Missing {
+    missing: Processors,
+    present: String,
+}
+
 impl Processors {
     /// Their numbers.
     pub(crate) fn numbers(&self) -> &[usize] {
         &self.0
+    }
+
+    /// Tries whether a thread can run on each of them. One that the kernel keeps its own work away from (`isolcpus`) can
+    /// be used, though no thread runs there without having asked for it.
+    ///
+    /// # Errors
+    /// Which the machine, or the control group of the job, does not have.
+    pub(crate) fn require(&self) -> Result<(), Missing> {
+        let can_use = |processor: &usize| {
+            let mut set = CpuSet::new();
+            set.set(*processor);
+            sched_setaffinity(None, &set).is_ok()
+        };
+        // A thread of its own, whose processors nobody minds.
+        let missing: Vec<usize> = std::thread::scope(|scope| {
+            let tried = || self.0.iter().copied().filter(|one| !can_use(one)).collect();
+            scope.spawn(tried).join().expect("no panic in it")
+        });
+        if missing.is_empty() {
+            return Ok(());
+        }
+        let online = std::fs::read_to_string("/sys/devices/system/cpu/online");
+        let present = online.map_or_else(|_| "others".to_owned(), |list| list.trim().to_owned());
+        Err(Missing { missing: missing.into(), present })
     }
 
     /// Keeps the calling thread, and all threads and processes that it starts from now on, on them: the kernel's
@@ -116,6 +148,9 @@ mod tests {
             assert_eq!(crate::noise::fwq::allowed().unwrap(), [all[0]]);
             let missing = Processors(vec![CpuSet::MAX_CPU - 1]);
             assert!(missing.stay().is_err());
+            assert_eq!(first.require(), Ok(()));
+            let some = Processors(vec![all[0], CpuSet::MAX_CPU - 2, CpuSet::MAX_CPU - 1]);
+            assert_eq!(some.require().unwrap_err().missing.to_string(), "1022-1023");
         })
         .join()
         .unwrap();

@@ -100,19 +100,19 @@ pub enum TierError {
     #[error("{action} {path}: {what}")]
     NotObject { action: Action, path: String, what: &'static str },
     /// No space, or no inode.
-    #[error("{action} {path}: the tier is full")]
+    #[error("{action} {path}: no space left there")]
     Full { action: Action, path: String },
     /// The owner's quota is used up.
-    #[error("{action} {path}: the quota on the tier is used up")]
+    #[error("{action} {path}: the quota there is used up")]
     Quota { action: Action, path: String },
     /// Rights, or a file system mounted read-only.
     #[error("{action} {path}: not permitted")]
     Denied { action: Action, path: String, source: io::Error },
     /// This tier can not do this; its [`crate::Capabilities`] say so.
-    #[error("{action} {path}: this tier does not support it")]
+    #[error("{action} {path}: the storage does not support it")]
     Unsupported { action: Action, path: String },
     /// The tier does not answer, or lost its state; the same call may succeed later.
-    #[error("{action} {path}: the tier is unreachable")]
+    #[error("{action} {path}: the storage does not answer")]
     Unavailable { action: Action, path: String, source: io::Error },
     /// Another version stands there than the one that was meant, and the tier keeps no old ones.
     #[error("{action} {path}: it was replaced or removed by another program")]
@@ -229,12 +229,12 @@ mod tests {
 
     #[test]
     fn an_errno_becomes_a_sentence_and_stays_the_same_errno() {
-        check(Errno::NOSPC, "write /tier/a/b: the tier is full", true);
-        check(Errno::DQUOT, "write /tier/a/b: the quota on the tier is used up", true);
+        check(Errno::NOSPC, "write /tier/a/b: no space left there", true);
+        check(Errno::DQUOT, "write /tier/a/b: the quota there is used up", true);
         check(Errno::NOENT, "write /tier/a/b: no such object", false);
         check(Errno::ACCESS, "write /tier/a/b: not permitted", false);
         check(Errno::ROFS, "write /tier/a/b: not permitted", false);
-        check(Errno::STALE, "write /tier/a/b: the tier is unreachable", true);
+        check(Errno::STALE, "write /tier/a/b: the storage does not answer", true);
         check(Errno::NOTDIR, "write /tier/a/b: a parent is not a directory", false);
         check(Errno::IO, "write /tier/a/b", false);
     }

@@ -13,6 +13,12 @@ use crate::wiring::status::CacheServer;
 use anyhow::Context;
 use hayase_layout::InodeId;
 
+/// The kernel reports the last close of a file to the mount after close(2) has returned: until then the file counts as open.
+pub(crate) const CLOSE_MAX: Duration = Duration::from_secs(2);
+
+/// Between two questions about a file that is on its way, or open.
+pub(crate) const QUESTION_PAUSE: Duration = Duration::from_millis(20);
+
 /// How long a server may take for one file.
 const PATIENCE: Duration = Duration::from_secs(120);
 

@@ -56,7 +56,7 @@ impl Human for Examined {
             let word = page.paint(word, colour);
             page.line(&format!("{word}  {}: {}", check.name, check.found));
             for (mark, text) in [("", &check.means), ("do: ", &check.todo)] {
-                if !text.is_empty() && check.health != Health::Ok {
+                if !text.is_empty() {
                     page.line(&format!("        {mark}{text}"));
                 }
             }

@@ -1,12 +1,13 @@
 //! `hayase evict`.
 
 use std::path::PathBuf;
+use std::time::Instant;
 
 use hayase_layout::ByteCount;
 use rustix::io::Errno;
 use serde::Serialize;
 
-use super::cached_files::CachedFiles;
+use super::cached_files::{CLOSE_MAX, CachedFiles, QUESTION_PAUSE};
 use crate::config::Environment;
 use crate::count::counted;
 use crate::exit::Status;
@@ -61,28 +62,42 @@ pub(crate) fn run(
     let mut told = EvictTold { files: 0, bytes: 0, only_in_tier: 0, stayed: Vec::new() };
     let found = std::mem::take(&mut files.found);
     let progress = output.steps("Evicting", found.len() as u64, "file");
-    for file in found {
-        match files.server.evict(file.ino)? {
-            Ok(()) => {
-                told.files += 1;
-                told.bytes += file.bytes;
+    let (begin, mut pending) = (Instant::now(), found);
+    while !pending.is_empty() {
+        let mut open = Vec::new();
+        for file in pending {
+            match files.server.evict(file.ino)? {
+                Ok(()) => {
+                    told.files += 1;
+                    told.bytes += file.bytes;
+                }
+                Err(libc::EALREADY) => told.only_in_tier += 1,
+                Err(libc::EBUSY) if begin.elapsed() < CLOSE_MAX => {
+                    open.push(file);
+                    continue;
+                }
+                Err(errno) => told.stayed.push(Stayed { path: file.path, why: why_not(errno) }),
             }
-            Err(libc::EALREADY) => told.only_in_tier += 1,
-            Err(errno) => {
-                let why = match Errno::from_raw_os_error(errno) {
-                    Errno::BUSY => "it is open",
-                    Errno::AGAIN => "the tier does not have it yet",
-                    _ => "its home refused; see the log of its server",
-                };
-                told.stayed.push(Stayed { path: file.path, why });
-            }
+            progress.step();
         }
-        progress.step();
+        pending = open;
+        if !pending.is_empty() {
+            std::thread::sleep(QUESTION_PAUSE);
+        }
     }
     drop(progress);
     let status = if told.stayed.is_empty() { Status::Done } else { Status::Partly };
     output.show(&told)?;
     Ok(status)
+}
+
+/// Why a file stays.
+fn why_not(errno: i32) -> &'static str {
+    match Errno::from_raw_os_error(errno) {
+        Errno::BUSY => "it is open",
+        Errno::AGAIN => "the tier does not have it yet",
+        _ => "its home refused; see the log of its server",
+    }
 }
 
 impl Human for EvictTold {

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use hayase_wire::message::Flushed;
 use serde::Serialize;
 
-use super::cached_files::{CachedFiles, NoTier};
+use super::cached_files::{CLOSE_MAX, CachedFiles, NoTier, QUESTION_PAUSE};
 use super::down::write_left;
 use super::job_arg::JobArg;
 use super::verify::{VerifyTold, verify_job};
@@ -15,12 +15,6 @@ use crate::exit::Status;
 use crate::job::ledgers::NotDurable;
 use crate::launch::drain::{Left, drain};
 use crate::output::{Human, Output, Page, Stand};
-
-/// Pause between two questions about a file that is on its way.
-const PAUSE: Duration = Duration::from_millis(20);
-
-/// The kernel reports the last close of a file to the mount after close(2) has returned: until then the file counts as open.
-const CLOSE_MAX: Duration = Duration::from_secs(2);
 
 /// A file that can not be flushed is left after so many failures in a row.
 const FAILURES_MAX: u32 = 3;
@@ -154,7 +148,7 @@ fn flush_below(
             is_open: false,
         });
         if !pending.is_empty() {
-            std::thread::sleep(PAUSE);
+            std::thread::sleep(QUESTION_PAUSE);
         }
     }
     Ok((count, left))

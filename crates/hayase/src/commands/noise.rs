@@ -97,7 +97,10 @@ struct Told {
 /// Measures, tells and draws.
 pub(crate) fn run(args: &NoiseArgs, output: &Output) -> anyhow::Result<Status> {
     let processors = match &args.processors {
-        Some(list) => list.numbers().to_vec(),
+        Some(list) => {
+            list.require().context("--processors")?;
+            list.numbers().to_vec()
+        }
         None => fwq::allowed().context("ask which processors may be used")?,
     };
     let alone = measure(args, &processors, output, "Measuring")?;

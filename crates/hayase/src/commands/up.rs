@@ -14,6 +14,7 @@ use super::headings::{
 };
 use super::transfer::EndpointArg;
 use crate::config::{self, Environment};
+use crate::count::counted;
 use crate::exit::Status;
 use crate::job::{
     Dead, FsyncAt, Job, JobId, KernelProfile, Kind, MmapShared, Names, Registry, Settings,
@@ -22,12 +23,15 @@ use crate::job::{
 use crate::launch::allocation::LauncherName;
 use crate::launch::signals::{ENDING, Signals};
 use crate::launch::tree::way::FANOUT_DEFAULT;
-use crate::launch::{PlanError, ground, plan, start, storage_kind};
+use crate::launch::{PlanError, ground, plan, start};
 use crate::metrics::listener::parse_address;
 use crate::output::{Human, Output, Page};
 use crate::size::{self, SizeError};
 use crate::supervisor::said::Ready;
 use crate::wiring::places;
+
+/// Hosts that a warning names; of more it says how many.
+const NAMED_MAX: usize = 4;
 
 /// How long a job that is up waits for what is still to be said of its tier.
 const TIER_PATIENCE: Duration = Duration::from_secs(1);
@@ -213,6 +217,8 @@ struct Up<'a> {
     storage_nodes: Vec<u16>,
     #[serde(skip_serializing_if = "Option::is_none")]
     tier: Option<String>,
+    /// What a person should know of these settings.
+    warnings: &'a [String],
     took_ms: u64,
     nodes: &'a [Ready],
 }
@@ -229,9 +235,9 @@ pub(crate) fn run(
     }
     let signals = Signals::block(&ENDING)?;
     let launched = launch(args, environment, &signals, output)?;
-    let nodes = launched.nodes.clone();
+    let (nodes, warnings) = (launched.nodes.clone(), launched.warnings.clone());
     let job = launched.let_go(output);
-    show(&job, &nodes, begin, output)?;
+    show(&job, &nodes, &warnings, begin, output)?;
     // One that came too late to stop the start: the job is up, and the status says so.
     while signals.next().is_some() {}
     Ok(Status::Done)
@@ -255,21 +261,38 @@ pub(crate) fn launch(
         }
     }
     let plan = plan::plan(args, environment)?;
-    warnings_of(&plan.settings).iter().for_each(|warning| output.note(warning));
+    let mut warnings = Vec::from_iter(unreachable_tier(&plan.settings));
+    warnings.iter().for_each(|warning| output.note(warning));
     let job = ground::prepare(plan, environment)?;
     let warning = warning_of_tier(&job.settings);
-    let launched = start::start(job, environment, signals, output)?;
-    if let Ok(warning) = warning.recv_timeout(TIER_PATIENCE) {
-        output.note(&warning);
-    }
+    let mut launched = start::start(job, environment, signals, output)?;
+    let mut later = storage_warnings(launched.job.settings.kind == Kind::Hosts, &launched.nodes);
+    later.extend(warning.recv_timeout(TIER_PATIENCE));
+    later.iter().for_each(|warning| output.note(warning));
+    warnings.append(&mut later);
+    launched.warnings = warnings;
     Ok(launched)
 }
 
-/// What a person should know of settings that can be meant, and seldom are.
-fn warnings_of(settings: &Settings) -> Vec<String> {
-    let is_here = settings.kind != Kind::Hosts;
-    let storage = is_here.then(|| storage_kind::warning(&settings.storage)).flatten();
-    storage.into_iter().chain(unreachable_tier(settings)).collect()
+/// What nodes say of the file systems that their storage is on, each once. Simulated nodes have the same storage.
+fn storage_warnings(names_hosts: bool, nodes: &[Ready]) -> Vec<String> {
+    let mut hosts_of: Vec<(&str, Vec<&str>)> = Vec::new();
+    for node in nodes {
+        let Some(warning) = node.storage_warning.as_deref() else { continue };
+        match hosts_of.iter_mut().find(|(known, _)| *known == warning) {
+            Some((_, hosts)) => hosts.push(&node.host),
+            None => hosts_of.push((warning, vec![&node.host])),
+        }
+    }
+    let say = |(warning, hosts): (&str, Vec<&str>)| match hosts.len() {
+        _ if !names_hosts => warning.to_owned(),
+        1..=NAMED_MAX => format!("on {}: {warning}", hosts.join(", ")),
+        many => {
+            let (named, more) = (hosts[..NAMED_MAX].join(", "), many - NAMED_MAX);
+            format!("on {named} and {}: {warning}", counted(more as u64, "other host"))
+        }
+    };
+    hosts_of.into_iter().map(say).collect()
 }
 
 /// A server on the loopback address of this machine, which is another one in each namespace.
@@ -317,7 +340,13 @@ fn warning_of(tier: &dyn Tier) -> Option<String> {
     })
 }
 
-fn show(job: &Job, nodes: &[Ready], begin: Instant, output: &Output) -> anyhow::Result<()> {
+fn show(
+    job: &Job,
+    nodes: &[Ready],
+    warnings: &[String],
+    begin: Instant,
+    output: &Output,
+) -> anyhow::Result<()> {
     let settings = &job.settings;
     output.show(&Up {
         job: &settings.job,
@@ -328,6 +357,7 @@ fn show(job: &Job, nodes: &[Ready], begin: Instant, output: &Output) -> anyhow::
         local_bytes: settings.local.get(),
         storage_nodes: settings.groups().servers().iter().map(|server| server.0).collect(),
         tier: settings.tier.as_ref().map(|tier| tier.place.clone()),
+        warnings,
         took_ms: begin.elapsed().as_millis() as u64,
         nodes,
     })

@@ -21,6 +21,7 @@ use crate::job::{
 };
 use crate::moment;
 use crate::process::{ProcessId, boot_id, pid_namespace};
+use crate::processors::Missing;
 use crate::wiring::places;
 
 /// Simulated nodes of one job: their addresses come from one /24.
@@ -107,6 +108,9 @@ pub(crate) enum PlanError {
     /// Nothing of the job is there.
     #[error("--endpoint needs --tier")]
     EndpointAlone,
+    /// Not of this machine.
+    #[error("--system-cores: {0}")]
+    Cores(Missing),
     /// The job directory exists.
     #[error("job directory {} exists already", .0.display())]
     JobDirExists(PathBuf),
@@ -132,7 +136,7 @@ impl PlanError {
             Self::TierKind(_) => {
                 "name a directory that all nodes see, s3://BUCKET/PREFIX or gfarm:///DIR"
             }
-            Self::Tier(_) | Self::Nodes(_) | Self::TooSmall { .. } => return None,
+            Self::Tier(_) | Self::Nodes(_) | Self::TooSmall { .. } | Self::Cores(_) => return None,
         };
         Some(text.to_owned())
     }
@@ -160,6 +164,9 @@ pub(crate) fn plan(args: &UpArgs, environment: &Environment) -> anyhow::Result<P
         None => choose_kind(args, environment, &mark, &living),
     };
     let is_here = reach.is_none();
+    if let Some(cores) = args.system_cores.as_ref().filter(|_| is_here) {
+        cores.require().map_err(PlanError::Cores)?;
+    }
     let (storage, makes_storage) = choose_storage(args, environment, is_here)?;
     let mount = match &args.mount {
         Some(mount) => std::path::absolute(mount)?,

@@ -150,6 +150,8 @@ pub(crate) struct Launched {
     pub(crate) job: Job,
     /// What each node said, in their order.
     pub(crate) nodes: Vec<Ready>,
+    /// What a person should know of its settings; none before it was looked for.
+    pub(crate) warnings: Vec<String>,
     /// Of nodes on this machine.
     supervisors: Vec<Supervisor>,
     /// Of nodes that are other hosts.
@@ -174,7 +176,8 @@ pub(crate) fn start(
     signals: &Signals,
     output: &Output,
 ) -> anyhow::Result<Launched> {
-    let mut launched = Launched { job, nodes: Vec::new(), supervisors: Vec::new(), tree: None };
+    let (nodes, warnings, supervisors) = Default::default();
+    let mut launched = Launched { job, nodes, warnings, supervisors, tree: None };
     match launched.bring_up(environment, signals, output) {
         Ok(()) => Ok(launched),
         Err(error) => {

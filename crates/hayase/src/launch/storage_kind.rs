@@ -8,6 +8,7 @@ use std::path::Path;
 const POOR: &[(u64, &str, &str)] = &[
     (0x0102_1994, "tmpfs", "the areas use memory of the node"),
     (0x8584_58f6, "ramfs", "the areas use memory of the node"),
+    (0x794c_7630, "an overlay", OVERLAY),
     (0x6969, "NFS", NETWORK),
     (0x0bd0_0bd0, "Lustre", NETWORK),
     (0x4750_4653, "GPFS", NETWORK),
@@ -16,6 +17,8 @@ const POOR: &[(u64, &str, &str)] = &[
     (0xff53_4d42, "CIFS", NETWORK),
     (0xfe53_4d42, "SMB", NETWORK),
 ];
+
+const OVERLAY: &str = "it ends with its container, and kernels may refuse passthrough to files on it";
 
 const NETWORK: &str = "the areas are not on a disk of the node, and nodes may share one directory";
 
@@ -41,6 +44,7 @@ mod tests {
         let warning = |kind| warning_of(kind, Path::new("/x")).unwrap_or_default();
         assert!(warning(0x0102_1994).starts_with("storage /x is on tmpfs: the areas use memory"));
         assert!(warning(0x0bd0_0bd0).contains("on Lustre"));
+        assert!(warning(0x794c_7630).starts_with("storage /x is on an overlay: "));
         assert_eq!(warning(0x5846_5342), "", "XFS is good");
     }
 }

@@ -54,13 +54,37 @@ pub(crate) struct Told {
     pub(crate) socket: PathBuf,
 }
 
+/// The port can not be had.
+#[derive(Debug, thiserror::Error)]
+#[error("listen at {address} for Prometheus (--metrics)")]
+pub(crate) struct ListenError {
+    address: SocketAddr,
+    source: io::Error,
+}
+
+impl ListenError {
+    /// What the user can try next.
+    pub(crate) fn help(&self) -> Option<&'static str> {
+        match self.source.kind() {
+            io::ErrorKind::AddrInUse => {
+                Some("another program of this host, or another job, has that port: choose another")
+            }
+            io::ErrorKind::AddrNotAvailable => {
+                Some("this host does not have that address; 0.0.0.0 is all that it has")
+            }
+            io::ErrorKind::PermissionDenied => Some("choose a port from 1024 up"),
+            _ => None,
+        }
+    }
+}
+
 /// Opens the port and answers there until the process ends.
 ///
 /// # Errors
 /// When the port can not be had.
 pub(crate) fn listen(address: SocketAddr, told: Told) -> anyhow::Result<()> {
-    let listener = TcpListener::bind(address)
-        .with_context(|| format!("listen at {address} for Prometheus (--metrics)"))?;
+    let listener =
+        TcpListener::bind(address).map_err(|source| ListenError { address, source })?;
     tracing::info!(%address, "serving counters for Prometheus");
     serve(listener, told)
 }

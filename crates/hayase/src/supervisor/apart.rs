@@ -29,11 +29,13 @@ impl Apart {
         dir: &NodeDir,
     ) -> anyhow::Result<()> {
         if let Some(cores) = &settings.system_cores {
-            cores.stay().with_context(|| {
+            let failed = || {
                 format!(
                     "keep the daemons of node {node} on the processors {cores} (--system-cores)"
                 )
-            })?;
+            };
+            cores.require().with_context(failed)?;
+            cores.stay().with_context(failed)?;
             if let Err(error) = rustix::thread::set_current_timer_slack(Some(TIMER_SLACK_NS)) {
                 tracing::warn!("let timers ring later: {error}");
             }

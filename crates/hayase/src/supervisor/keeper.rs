@@ -24,7 +24,7 @@ use crate::config::Environment;
 use crate::exit::Status;
 use crate::job::{JobDir, Kind, NodeDir, Settings, SupervisorRecord};
 use crate::launch::network::Hub;
-use crate::launch::{addresses, namespaces};
+use crate::launch::{addresses, namespaces, storage_kind};
 use crate::output::Output;
 use crate::process::ProcessId;
 use crate::wiring::areas::NodeAreas;
@@ -467,7 +467,13 @@ impl Keeper {
             limiter: self.areas.as_ref().map_or("", NodeAreas::limiter).to_owned(),
             mount,
             interrupts: self.apart.interrupts(),
+            storage_warning: self.storage_warning(),
         })
+    }
+
+    fn storage_warning(&self) -> Option<String> {
+        let has_storage = self.settings.has_storage(self.node);
+        has_storage.then(|| storage_kind::warning(&self.settings.storage)).flatten()
     }
 
     pub(super) fn node_dir(&self) -> NodeDir {
@@ -542,6 +548,7 @@ mod tests {
             limiter: String::new(),
             mount: MountTold::default(),
             interrupts: None,
+            storage_warning: None,
         }
     }
 

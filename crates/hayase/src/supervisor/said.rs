@@ -37,6 +37,9 @@ pub(crate) struct Ready {
     /// What became of interrupts that it was to move.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) interrupts: Option<crate::interrupts::Told>,
+    /// What a person should know of the file system that its storage is on.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) storage_warning: Option<String>,
 }
 
 /// A line on standard output of `serve` and `serve-mount`.

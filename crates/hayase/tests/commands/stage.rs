@@ -532,7 +532,7 @@ fn a_full_disk_is_told_and_the_rest_comes_when_there_is_room() {
             code=$?
             cat told
             [ $code = 3 ] || { echo "exit code $code"; exit 91; }
-            grep -q "tier is full" told || exit 92
+            grep -q "no space left there" told || exit 92
             grep -q "did not arrive" told || exit 98
             [ "$(find disk/in -type f ! -name '.hayase*' | wc -l)" -ge 6 ] || exit 99
             # What is there is whole, and nothing half written has a name.

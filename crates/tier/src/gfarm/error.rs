@@ -225,10 +225,10 @@ mod tests {
     #[test]
     fn a_number_becomes_what_a_caller_can_branch_on() {
         check(code::NO_SUCH_NAME, ": no such object", false);
-        check(code::NO_SPACE, ": the tier is full", true);
-        check(code::QUOTA, ": the quota on the tier is used up", true);
-        check(code::NO_HOST, ": the tier is unreachable", true);
-        check(61, ": the tier is unreachable", true); // connection refused
+        check(code::NO_SPACE, ": no space left there", true);
+        check(code::QUOTA, ": the quota there is used up", true);
+        check(code::NO_HOST, ": the storage does not answer", true);
+        check(61, ": the storage does not answer", true); // connection refused
         check(code::IS_A_LINK, ": it is a symbolic link, and links are not followed", false);
         check(code::AUTHENTICATION, ": Gfarm rejects the user (words)", false);
         check(code::OF_THE_LIBRARY + 3, ": libgfarm refuses (words)", false);

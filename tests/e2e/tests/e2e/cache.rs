@@ -286,7 +286,7 @@ fn evicted(job: &Job, tier: &TierDir) -> TestResult {
         let mut process = cluster.exec(0, &[&binary()?]);
         run(process.arg("evict").arg(&path), NOTICED)
     };
-    eventually(NOTICED, || evict()?.success().map(drop))?;
+    evict()?.success()?;
     let before = job.node(1)?.stat(&path)?;
     ensure!(before.size == bytes.len(), "{before:?}");
     let explain = || -> anyhow::Result<Finished> {

@@ -251,12 +251,14 @@ fn stay_on_system_cores() -> TestResult {
 fn no_such_cores() -> TestResult {
     let trial = Trial::new()?;
     let mut options = JobOptions::nodes(1);
-    for (cores, said) in
-        [("1000", "on the processors 1000"), ("3-1", "neither a number nor a range")]
-    {
+    for (cores, said) in [
+        ("1000", "processors 1000 cannot be used on this machine"),
+        ("0-999", "-999 cannot be used on this machine"),
+        ("3-1", "neither a number nor a range"),
+    ] {
         options.extra = vec!["--system-cores".into(), cores.into()];
         let ended = run(&mut trial.up(&options)?, Duration::from_secs(40))?;
-        ensure!(ended.code != Some(0), "up with --system-cores {cores}");
+        ensure!(ended.code == Some(2), "up with --system-cores {cores}: {:?}", ended.code);
         ensure!(ended.stderr.contains(said), "{cores}: {}", ended.stderr);
     }
     trial.end()

@@ -32,6 +32,9 @@ const WORTH: Duration = Duration::from_secs(1);
 /// Failures that a person gets to see; `--json` has more.
 const SHOWN_MAX: usize = 50;
 
+/// So many items with the same reason are listed one by one.
+const ALIKE_MAX: usize = 3;
+
 /// Different things to try about them.
 const HINTS_MAX: usize = 4;
 
@@ -355,6 +358,37 @@ impl End {
     }
 }
 
+impl End {
+    /// What did not arrive: each item with its reason, where many have the same reason once for all of them. Returns
+    /// of how many items something was shown.
+    fn write_failures(&self, page: &mut Page) -> usize {
+        let mut reasons: Vec<(String, Vec<&(String, String)>)> = Vec::new();
+        for failure in &self.failures {
+            let reason = failure.1.replace(&failure.0, "*");
+            match reasons.iter().position(|(known, _)| *known == reason) {
+                Some(known) => reasons[known].1.push(failure),
+                None if reasons.len() < SHOWN_MAX => reasons.push((reason, vec![failure])),
+                None => {}
+            }
+        }
+        let (mut lines, mut shown) = (0, 0);
+        for (reason, same) in &reasons {
+            if same.len() > ALIKE_MAX {
+                page.line(&format!("  {}: {reason}", counted(same.len() as u64, "item")));
+                let names: Vec<&str> = same.iter().take(ALIKE_MAX).map(|f| f.0.as_str()).collect();
+                page.line(&format!("    for example {}", names.join(", ")));
+                shown += same.len();
+                continue;
+            }
+            for (name, why) in same.iter().take(SHOWN_MAX - lines) {
+                page.line(&format!("  {name}: {why}"));
+                (lines, shown) = (lines + 1, shown + 1);
+            }
+        }
+        shown
+    }
+}
+
 impl Human for End {
     fn write(&self, page: &mut Page) {
         let bytes = ByteCount(self.bytes_moved);
@@ -410,10 +444,8 @@ impl Human for End {
             return;
         }
         page.line(&format!("{} did not arrive:", self.failures_total));
-        for (name, why) in self.failures.iter().take(SHOWN_MAX) {
-            page.line(&format!("  {name}: {why}"));
-        }
-        let hidden = self.failures_total.saturating_sub(SHOWN_MAX as u64);
+        let shown = self.write_failures(page);
+        let hidden = self.failures_total.saturating_sub(shown as u64);
         if hidden > 0 {
             page.line(&format!("  and {hidden} more; --json lists them"));
         }
@@ -423,5 +455,29 @@ impl Human for End {
         if self.is_stopped {
             page.line("The copy ended early; run the same command again to continue it.");
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn many_items_with_the_same_reason_are_one_line() {
+        let full = |n: u32| (format!("d/{n}"), format!("write /t/d/{n}: no space left there"));
+        let other = ("pipe".to_owned(), "it is a pipe".to_owned());
+        let failures: Vec<_> = (0..170).map(full).chain([other]).collect();
+        let end = End { failures_total: 175, failures, ..End::default() };
+        let mut page = Page::new(false);
+        end.write(&mut page);
+        let told = page.text();
+        let expected = "175 did not arrive:\n  170 items: write /t/*: no space left there\n    \
+                        for example d/0, d/1, d/2\n  pipe: it is a pipe\n  and 4 more; --json lists them\n";
+        assert!(told.contains(expected), "{told}");
+        let few = End { failures_total: 2, failures: vec![full(1), full(2)], ..End::default() };
+        let mut page = Page::new(false);
+        few.write(&mut page);
+        let told = page.text();
+        assert!(told.contains("  d/1: write /t/d/1: no space left there\n  d/2: "), "{told}");
     }
 }
