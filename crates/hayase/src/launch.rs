@@ -4,11 +4,12 @@
 //! a job, made before and removed after), [`storage_nodes`] (which nodes carry storage), [`storage_kind`] (storage that is not on a disk), [`start`] (supervisors up, all or none), [`stop`],
 //! [`enter`] (running a program on a node), [`tree`] (nodes that are other hosts), [`hosts`] (lists of
 //! hosts), [`allocation`] (what a batch system gave us), [`deadline`] (when it takes that back), [`addresses`], [`namespaces`] and [`network`] (what makes a simulated
-//! node), [`mounts`] (what is mounted where), [`holders`] (who keeps a mount busy), [`signals`], [`lines`], [`program`] (finding `ip` and
+//! node), [`cover`] (what the machine shows in place of areas of simulated nodes), [`mounts`] (what is mounted where), [`holders`] (who keeps a mount busy), [`signals`], [`lines`], [`program`] (finding `ip` and
 //! its like), [`preload`] (launchers of MPI). What a node does by itself is in [`crate::supervisor`].
 
 pub(crate) mod addresses;
 pub(crate) mod allocation;
+pub(crate) mod cover;
 pub(crate) mod deadline;
 pub(crate) mod drain;
 pub(crate) mod enter;

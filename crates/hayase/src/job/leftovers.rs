@@ -95,8 +95,10 @@ fn has_ended(job: &Job) -> bool {
 }
 
 /// Takes the mounts of other jobs out of this process's own mount namespace, which began as a copy of
-/// the machine's: kept here, they would stay busy after those jobs have ended.
+/// the machine's: kept here, they would stay busy after those jobs have ended. So with what covers the job's own places
+/// on the machine ([`crate::launch::cover`]).
 pub(crate) fn hide_others(ours: &Settings) {
+    detach_areas(ours);
     let others = Registry::open_or_none(&ours.runtime).jobs();
     for Job { settings, .. } in others.into_iter().filter(|job| job.settings.job != ours.job) {
         for node in 0..settings.nodes {

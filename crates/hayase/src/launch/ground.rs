@@ -6,6 +6,7 @@ use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
+use super::cover::cover;
 use super::plan::{Plan, PlanError};
 use crate::config::Environment;
 use crate::job::{
@@ -91,6 +92,7 @@ fn fill(dir: &JobDir, settings: &Settings, registry: &Registry) -> anyhow::Resul
         })?;
         expect_safe_way(&place)?;
     }
+    cover(settings);
     write_hosts(dir, settings)?;
     let own = dir.own_node();
     match settings.kind {

@@ -18,7 +18,8 @@ const POOR: &[(u64, &str, &str)] = &[
     (0xfe53_4d42, "SMB", NETWORK),
 ];
 
-const OVERLAY: &str = "it ends with its container, and kernels may refuse passthrough to files on it";
+const OVERLAY: &str =
+    "it ends with its container, and kernels may refuse passthrough to files on it";
 
 const NETWORK: &str = "the areas are not on a disk of the node, and nodes may share one directory";
 

@@ -83,8 +83,7 @@ impl ListenError {
 /// # Errors
 /// When the port can not be had.
 pub(crate) fn listen(address: SocketAddr, told: Told) -> anyhow::Result<()> {
-    let listener =
-        TcpListener::bind(address).map_err(|source| ListenError { address, source })?;
+    let listener = TcpListener::bind(address).map_err(|source| ListenError { address, source })?;
     tracing::info!(%address, "serving counters for Prometheus");
     serve(listener, told)
 }

@@ -120,22 +120,27 @@ fn head(page: &mut Html, report: &JobReport) {
         ),
     );
     page.0 += "<div class=\"tiles\">\n";
-    let of = |value: fn(&Sample) -> u64| report.last().map(|last| value(&last)).sum::<u64>();
-    page.tile("", &ByteCount(of(|s| s.used_bytes)), "stored in shared and cache now");
+    let of = |value: fn(&Sample) -> u64| report.told(report.last().map(|last| value(&last)).sum());
+    page.tile("", &of(|s| s.used_bytes), "stored in shared and cache now");
     if report.counts_areas() {
-        let moved = |value: fn(AreaMoved) -> u64| -> u64 {
-            report.last().filter_map(|sample| sample.area).map(value).sum()
+        let moved = |value: fn(AreaMoved) -> u64| {
+            report.told(report.last().filter_map(|sample| sample.area).map(value).sum())
         };
-        page.tile("", &ByteCount(moved(|area| area.written)), "written to the areas");
-        page.tile("", &ByteCount(moved(|area| area.read)), "read from the areas");
+        page.tile("", &moved(|area| area.written), "written to the areas");
+        page.tile("", &moved(|area| area.read), "read from the areas");
     }
-    page.tile("", &ByteCount(of(|s| s.bytes_written)), "written through servers");
-    page.tile("", &ByteCount(of(|s| s.bytes_read)), "read through servers");
+    page.tile("", &of(|s| s.bytes_written), "written through servers");
+    page.tile("", &of(|s| s.bytes_read), "read through servers");
     if settings.tier.is_some() {
-        page.tile("", &ByteCount(of(|s| s.flushed_bytes)), "sent to the tier");
-        page.tile("", &ByteCount(of(|s| s.fetched_bytes)), "fetched from the tier");
+        page.tile("", &of(|s| s.flushed_bytes), "sent to the tier");
+        page.tile("", &of(|s| s.fetched_bytes), "fetched from the tier");
         let class = if report.left.is_nothing() { "good" } else { "bad" };
-        let left = crate::job::ledgers::size(report.left.bytes, report.left.at_least);
+        let is_part = report.left.at_least || !report.left.unknown.is_empty();
+        let left = match report.left.unknown.len() < usize::from(settings.nodes) {
+            true if is_part => format!("at least {}", ByteCount(report.left.bytes)),
+            true => ByteCount(report.left.bytes).to_string(),
+            false => "not known".to_owned(),
+        };
         let mut what = format!("not in the tier, in {}", counted(report.left.files, "file"));
         match report.left.unknown.len() {
             0 => {}
@@ -387,9 +392,11 @@ fn unknown(page: &mut Html, report: &JobReport) {
     let mut item = |text: &str| {
         let _ = writeln!(page.0, "<li>{}</li>", escaped(text));
     };
-    item(
-        "Bytes that a kernel reads and writes itself (passthrough) pass no server: they are seen only in what is stored.",
-    );
+    if !report.counts_areas() {
+        item(
+            "Bytes that a kernel reads and writes itself (passthrough) pass no server: they are seen only in what is stored.",
+        );
+    }
     item(
         "Servers look at their counters while they work, a second apart or more; in between lines are straight, and in long jobs they look more rarely.",
     );
@@ -403,7 +410,7 @@ fn unknown(page: &mut Html, report: &JobReport) {
         if let Some(served) = node.server.as_ref().filter(|served| served.incarnation > 1) {
             let starts = served.incarnation;
             item(&format!(
-                "What node {} moved before its server was started anew (start {starts}).",
+                "What node {} moved before its server was restarted (start {starts}).",
                 node.node
             ));
         }
@@ -424,6 +431,16 @@ impl JobReport {
         };
         let nodes = self.known();
         nodes.filter_map(move |(node, history)| told(node).or_else(|| history.last().copied()))
+    }
+
+    /// A sum over all nodes that are known: what of it is known of the job.
+    fn told(&self, sum: u64) -> String {
+        let (known, nodes) = (self.last().count(), self.histories.len());
+        match known {
+            0 => "not known".to_owned(),
+            _ if known < nodes => format!("at least {}", ByteCount(sum)),
+            _ => ByteCount(sum).to_string(),
+        }
     }
 
     /// Whether what the areas moved is known of every node that is known.
@@ -509,6 +526,18 @@ mod tests {
         }
         assert_eq!(html.matches("<svg").count(), 2);
         assert!(html.contains("node 1") && html.contains("begun 1970-01-01 00:00:00 UTC"));
+    }
+
+    #[test]
+    fn a_sum_of_which_a_part_is_missing_says_so() {
+        let mut report = report(2);
+        assert!(html(&report).contains("<b class=\"\">18 MiB</b><span>stored in shared"));
+        report.histories[1].1 = Err("no answer".to_owned());
+        assert!(html(&report).contains("<b class=\"\">at least 9 MiB</b><span>stored in shared"));
+        report.histories[0].1 = Err("no answer".to_owned());
+        let html = html(&report);
+        assert!(html.contains("<b class=\"\">not known</b><span>stored in shared"), "{html}");
+        assert!(!html.contains("<b class=\"\">0 B</b>"), "{html}");
     }
 
     fn tier() -> crate::job::TierSettings {

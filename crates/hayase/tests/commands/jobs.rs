@@ -290,7 +290,19 @@ fn of_a_dead_job_with_a_tier_nothing_is_said_to_be_there() {
     scene.up(&["--nodes", "2", "--job", "t", "--tier", tier.to_str().unwrap()]).with(0);
     let up = scene.hayase(&["top", "--count", "1"]).with(0).stdout;
     assert!(up.contains("everything is in the tier"), "{up}");
-    scene.kill_supervisors("t", 0..2);
+    let report = || {
+        let page = scene.path("report.html");
+        scene.hayase(&["report", "--output", page.to_str().unwrap()]).with(0);
+        fs::read_to_string(page).unwrap()
+    };
+    assert!(report().contains("None: the tier has everything."));
+    scene.kill_supervisors("t", 1..2);
+    let half = scene.hayase(&["status"]).with(0).stdout;
+    assert!(half.contains("1 node does not answer, and what it has may not be in"), "{half}");
+    assert!(half.contains("node 1: its ledger says that the tier has all of its files"), "{half}");
+    let html = report();
+    assert!(html.contains(">at least "), "{html}");
+    scene.kill_supervisors("t", 0..1);
     let servers = || {
         let all = scene.processes().into_iter();
         all.filter(|(_, line)| line.contains("hayase serve ")).collect::<Vec<_>>()
@@ -306,11 +318,43 @@ fn of_a_dead_job_with_a_tier_nothing_is_said_to_be_there() {
     let told = scene.hayase(&["status"]).with(0).stdout;
     let job_dir = scene.path("run/jobs/t");
     assert!(told.contains(&format!("`hayase down --job {}`", job_dir.display())), "{told}");
+    let html = report();
+    assert!(html.contains(">not known<") && !html.contains("<b class=\"\">0 B<"), "{html}");
     let json = json(&scene.hayase(&["status", "--json"]).with(0).stdout);
     assert_eq!(json["jobs"][0]["drain"]["unknown_nodes"], 2, "{json:#}");
     // What is printed works.
     let down = scene.hayase(&["down", "--job", job_dir.to_str().unwrap()]).with(0).stdout;
     assert!(down.contains("job t is down ("), "{down}");
+}
+
+/// On the machine of simulated nodes; also where all that could end the job was killed.
+#[test]
+fn where_areas_are_mounted_on_nodes_only_nothing_is_written() {
+    let Some(scene) = Scene::with_nodes("where_areas_are_mounted_on_nodes_only") else { return };
+    scene.up(&["--nodes", "2", "--job", "t"]).with(0);
+    for area in ["shared", "local"] {
+        let place = scene.path("mount").join(area);
+        let refused = fs::write(place.join("lost"), "by a program that runs here").unwrap_err();
+        assert_eq!(refused.kind(), std::io::ErrorKind::ReadOnlyFilesystem, "{refused}");
+        let notice = fs::read_to_string(place.join("NOT-MOUNTED-HERE")).unwrap();
+        assert!(notice.contains("hayase exec --job t"), "{notice}");
+    }
+    let write = format!("cd {}; echo x >f; ls", scene.path("mount/shared").display());
+    let told = scene.hayase(&["exec", "--node", "1", "--", "sh", "-c", &write]).with(0).stdout;
+    assert_eq!(told, "f\n");
+    scene.hayase(&["down"]).with(0);
+    scene.check_nothing_left();
+    scene.up(&["--nodes", "2", "--job", "t"]).with(0);
+    scene.kill_supervisors("t", 0..2);
+    scene.hayase(&["down", "--job", "t"]).with(0);
+    scene.check_nothing_left();
+    // A directory that was there before is somebody's.
+    fs::create_dir_all(scene.path("mount/shared")).unwrap();
+    scene.up(&["--nodes", "1", "--job", "t"]).with(0);
+    fs::write(scene.path("mount/shared/f"), "x").unwrap();
+    scene.hayase(&["down"]).with(0);
+    assert!(scene.path("mount/shared/f").exists());
+    fs::remove_dir_all(scene.path("mount")).unwrap();
 }
 
 #[test]

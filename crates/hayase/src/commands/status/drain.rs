@@ -22,8 +22,8 @@ pub(crate) struct Drain {
     pub(crate) open_files: u64,
     /// That the tier got since the servers began.
     pub(crate) flushed_bytes: u64,
-    /// Bytes per second, as it was when the servers last sent some.
-    pub(crate) rate: u64,
+    /// Bytes per second that arrive in the tier now; absent while none did for a while.
+    rate: Option<u64>,
     /// Seconds until the slowest node is done at its own rate; absent while a rate is not known.
     done_in_s: Option<u64>,
     /// Seconds to the deadline of the job, where there is one.
@@ -42,13 +42,14 @@ impl Drain {
     ) -> Self {
         let done_in_s = (unknown_nodes == 0).then_some(0);
         let mut drain = Self { done_in_s, unknown_nodes, ..Self::default() };
+        let mut rate = 0;
         for cache in caches {
             drain.dirty_files += cache.dirty_files;
             drain.dirty_bytes += cache.dirty_bytes;
             drain.sent_bytes += cache.sent_bytes;
             drain.open_files += cache.open_files;
             drain.flushed_bytes += cache.flushed_bytes;
-            drain.rate += cache.rate;
+            rate += cache.rate;
             drain.misses_bytes += cache.misses_bytes;
             drain.deadline_s = drain.deadline_s.or(cache.deadline_s);
             let to_send = cache.dirty_bytes.saturating_sub(cache.sent_bytes);
@@ -59,6 +60,7 @@ impl Drain {
             };
             drain.done_in_s = drain.done_in_s.zip(left).map(|(one, other)| one.max(other));
         }
+        drain.rate = (rate > 0).then_some(rate);
         drain
     }
 
@@ -127,9 +129,13 @@ impl Drain {
         };
         let (percent, left, files) =
             (self.percent(), ByteCount(self.dirty_bytes), counted(self.dirty_files, "file"));
-        let rate = ByteCount(self.rate);
-        format!("{percent} %: {left} in {files} left, {rate}/s, {end}")
+        format!("{percent} %: {left} in {files} left, {}, {end}", rate_in_words(self.rate))
     }
+}
+
+/// Bytes per second, for people.
+fn rate_in_words(rate: Option<u64>) -> String {
+    rate.map_or_else(|| "rate unknown".to_owned(), |rate| format!("{}/s", ByteCount(rate)))
 }
 
 #[cfg(test)]
@@ -177,7 +183,7 @@ mod tests {
             format!("{bar}: 1 MiB in 1 file left, 256 KiB/s, done in 4 s, at 00:00:04 UTC")
         );
         let ends = Drain::of(&[cache(1, 0, 0)], 0).in_words(0);
-        assert!(ends.ends_with("time left unknown"), "{ends}");
+        assert!(ends.ends_with("rate unknown, time left unknown"), "{ends}");
         let all = Drain::of(&[cache(0, 5, 0)], 0).in_words(0);
         assert!(all.starts_with("everything is in the tier"), "{all}");
     }

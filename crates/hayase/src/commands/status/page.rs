@@ -6,6 +6,8 @@ use hayase_layout::ByteCount;
 
 use super::drain::Drain;
 use super::{AllJobs, JobStatus, NodeStatus};
+use crate::count::counted;
+use crate::job::ledgers;
 use crate::moment;
 use crate::output::{Human, Page};
 use crate::supervisor::control::{DaemonState, NodeState};
@@ -159,6 +161,7 @@ impl JobStatus {
         page.blank();
         let Some((_, first)) = caches().next() else {
             page.line(&format!("  {}", drain.in_words(moment::now_ms())));
+            self.write_left(page, with_ledger);
             if self.state == "dead" {
                 let job = self.job_dir.display();
                 page.line(&format!(
@@ -169,7 +172,10 @@ impl JobStatus {
         };
         page.pair("tier", &first.tier);
         let row = |(node, cache): (u16, &CacheServed)| {
-            let rate = format!("{}/s", ByteCount(cache.rate));
+            let rate = match cache.rate {
+                0 => "-".to_owned(),
+                rate => format!("{}/s", ByteCount(rate)),
+            };
             let left = Drain::of([cache], 0).left_s().map_or_else(|| "-".to_owned(), moment::span);
             let (dirty, failed) = (cache.dirty_files.to_string(), cache.failed_files.to_string());
             let bytes = ByteCount(cache.dirty_bytes).to_string();
@@ -191,6 +197,30 @@ impl JobStatus {
             }
             if with_ledger {
                 cache.lines.iter().for_each(|line| page.line(&line.in_words()));
+            }
+        }
+        self.write_left(page, with_ledger);
+    }
+
+    /// What the ledgers of nodes say whose servers do not answer.
+    fn write_left(&self, page: &mut Page, with_ledger: bool) {
+        let nodes = self.nodes.iter().filter_map(|node| Some((node.node, node.left.as_ref()?)));
+        for (node, left) in nodes {
+            if left.is_empty() {
+                page.line(&format!(
+                    "  node {node}: its ledger says that the tier has all of its files"
+                ));
+                continue;
+            }
+            let bytes = left.iter().map(|line| line.bytes).sum();
+            let at_least = left.iter().any(|line| line.at_least);
+            let (files, size) =
+                (counted(left.len() as u64, "file"), ledgers::size(bytes, at_least));
+            page.line(&format!(
+                "  node {node}: the tier does not have {files}, {size}, as its ledger says"
+            ));
+            for line in left.iter().take(if with_ledger { usize::MAX } else { 0 }) {
+                page.line(&format!("    {} {} {}", line.state, line.size(), line.path));
             }
         }
     }

@@ -1,0 +1,43 @@
+//! What this machine shows where the areas of simulated nodes are mounted on the nodes: a file that says so, and nothing
+//! that can be written. A program that runs here instead of on a node would otherwise fill an ordinary directory.
+//!
+//! A read-only tmpfs, since root writes past any mode. Nodes take it out of their own sight
+//! ([`crate::job::hide_others`]); it goes with the directory, or is detached as a mount of the job.
+
+use std::io;
+use std::path::Path;
+
+use rustix::mount::{MountFlags, mount, mount_remount};
+
+use crate::job::{Kind, Settings};
+
+/// What the directories hold.
+pub(crate) const NOTICE: &str = "NOT-MOUNTED-HERE";
+
+/// Of the file systems, in the table of mounts.
+const SOURCE: &str = "hayase-elsewhere";
+
+/// Covers the directories that the job has made for areas of simulated nodes. Where the kernel does not allow it they stay
+/// ordinary directories.
+pub(crate) fn cover(settings: &Settings) {
+    if !matches!(settings.kind, Kind::Namespaces { .. }) || settings.no_mounts {
+        return;
+    }
+    for place in settings.area_mounts(0).iter().filter(|place| settings.made.contains(place)) {
+        if let Err(error) = cover_one(place, settings) {
+            tracing::warn!("keep {} from being written: {error}", place.display());
+        }
+    }
+}
+
+fn cover_one(place: &Path, settings: &Settings) -> io::Result<()> {
+    let flags = MountFlags::NOSUID | MountFlags::NODEV | MountFlags::NOEXEC;
+    mount(SOURCE, place, "tmpfs", flags, c"size=64k,mode=755")?;
+    let job = &settings.job;
+    let text = format!(
+        "The areas of job {job} are mounted on its nodes, which are simulated, and not here.\n\
+         Run programs on a node: hayase exec --job {job} -- COMMAND\n"
+    );
+    std::fs::write(place.join(NOTICE), text)?;
+    Ok(mount_remount(place, flags | MountFlags::RDONLY, c"")?)
+}
