@@ -47,7 +47,7 @@ pub(crate) use mount::MountPathError;
 pub(crate) use spread::SpreadError;
 pub(crate) use stage::NothingCompared;
 pub(crate) use stage::background::BackgroundError;
-pub(crate) use transfer::KeyError;
+pub(crate) use transfer::{DeleteOfFile, KeyError};
 
 /// Does what was typed.
 pub(crate) fn run(

@@ -9,8 +9,8 @@ use hayase_container::ContainerError;
 use hayase_stage::pack::PackError;
 
 use crate::commands::{
-    AreaPathError, BackgroundError, KeyError, LayoutError, MountPathError, NoTier, NothingCompared,
-    SpreadError,
+    AreaPathError, BackgroundError, DeleteOfFile, KeyError, LayoutError, MountPathError, NoTier,
+    NothingCompared, SpreadError,
 };
 use crate::cpu_budget::group::BudgetError;
 use crate::job::JobError;
@@ -79,7 +79,8 @@ pub(crate) fn advice(error: &anyhow::Error) -> Advice {
             Some((e.help(), true))
         } else if cause.is::<NothingCompared>() {
             Some((Some(NothingCompared::HELP.to_owned()), true))
-        } else if cause.is::<DeadlineError>() || cause.is::<Missing>() {
+        } else if cause.is::<DeadlineError>() || cause.is::<Missing>() || cause.is::<DeleteOfFile>()
+        {
             Some((None, true))
         } else if let Some(e) = cause.downcast_ref::<NodeError>() {
             Some((e.help(), false))

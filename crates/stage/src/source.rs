@@ -2,7 +2,7 @@
 
 use std::cmp::Ordering;
 
-use hayase_tier::{Key, ObjectMeta};
+use hayase_tier::{Key, ObjectMeta, TierError};
 
 use crate::Place;
 use crate::item::Item;
@@ -34,9 +34,24 @@ pub enum Next {
 pub struct Source {
     place: Place,
     set: Option<PackSet>,
+    /// The full name of the only file that is copied, and what it was when it was looked for.
+    only: Option<(Key, ObjectMeta)>,
 }
 
 impl Source {
+    /// One file of `place`, as a tree of nothing else; `None` when there is no such file. Packs there do not matter.
+    ///
+    /// # Errors
+    /// What the storage says.
+    pub fn file(place: Place, name: &[u8]) -> Result<Option<Self>, PackError> {
+        let Ok(key) = place.key(name) else { return Ok(None) };
+        match place.tier.stat(&key) {
+            Ok(meta) => Ok(Some(Self { place, set: None, only: Some((key, meta)) })),
+            Err(TierError::Missing { .. } | TierError::NotObject { .. }) => Ok(None),
+            Err(error) => Err(error.into()),
+        }
+    }
+
     /// Looks whether there are packs in `place`, and opens their index.
     pub fn open(place: Place, master: Option<&MasterKey>) -> Result<Self, PackError> {
         let set = match PackSet::open(&place, master) {
@@ -47,7 +62,7 @@ impl Source {
             Err(PackError::NoPacks { .. }) => None,
             Err(error) => return Err(error),
         };
-        Ok(Self { place, set })
+        Ok(Self { place, set, only: None })
     }
 
     /// Of a copy that unpacks nothing sealed: what is kept sealed is not opened on its way to another kept form.
@@ -77,13 +92,20 @@ impl Source {
     /// Not one name: perhaps a storage that is not mounted, or packs of one.
     pub fn is_empty(&self) -> bool {
         let has_rows = self.set.as_ref().is_some_and(|set| !set.index.rows.is_empty());
-        !has_rows && Walk::new(&self.place).next().is_none()
+        !has_rows && self.walk().next().is_none()
+    }
+
+    fn walk(&self) -> Walk<'_> {
+        match &self.only {
+            Some((key, meta)) => Walk::of_one(&self.place, key.as_bytes().to_vec(), *meta),
+            None => Walk::new(&self.place),
+        }
     }
 
     /// All of it, in the order of trees.
     pub fn stream(&self) -> Stream<'_> {
         let rows = self.set.as_ref().map_or(&[][..], |set| &set.index.rows);
-        Stream { walk: Walk::new(&self.place), met: None, rows: rows.iter() }
+        Stream { walk: self.walk(), met: None, rows: rows.iter() }
     }
 }
 
@@ -122,6 +144,11 @@ impl Iterator for Stream<'_> {
         let row = self.rows.next().expect("it was looked at");
         Some(Next::Item(row.item.clone(), Origin::Row(row.clone())))
     }
+}
+
+/// Whether anything is in a place, packs not counted.
+pub fn has_names(place: &Place) -> bool {
+    Walk::new(place).next().is_some()
 }
 
 /// For reports: a name as a person can read it.

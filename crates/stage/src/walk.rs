@@ -41,6 +41,13 @@ impl<'a> Walk<'a> {
         walk
     }
 
+    /// Of one object of the place only, whose full name is `name`.
+    pub(crate) fn of_one(place: &'a Place, name: Vec<u8>, meta: ObjectMeta) -> Self {
+        let request = ListRequest::all(name.clone());
+        let entries = VecDeque::from([Entry { name, kind: EntryKind::Object(meta) }]);
+        Self { place, levels: vec![Level { request, entries, is_last: true }] }
+    }
+
     fn descend(&mut self, prefix: Vec<u8>) {
         let mut request = match self.place.tier.tree() {
             Some(_) => ListRequest::one_level(prefix),

@@ -2,13 +2,13 @@
 
 pub(crate) mod background;
 
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::path::Path;
 
 use anyhow::Context;
 use hayase_stage::Progress;
 use hayase_stage::limits::VERIFY_THREADS;
-use hayase_stage::source::Source;
+use hayase_stage::source::{self, Source};
 use hayase_stage::verify::{Comparison, compare};
 use serde::Serialize;
 
@@ -89,7 +89,7 @@ enum Verb {
 
 #[derive(Debug, clap::Args)]
 struct InArgs {
-    /// Directory or URL of the tree; packs are unpacked
+    /// Directory or URL of the tree, or one file or object, which is copied into TARGET; packs are unpacked
     source: OsString,
     /// Directory or URL of the copy, created if missing; with --spread or --to-nodes shared/PATH or local/PATH
     target: OsString,
@@ -103,7 +103,7 @@ struct InArgs {
 
 #[derive(Debug, clap::Args)]
 struct OutArgs {
-    /// Directory or URL of the tree; with --spread or --from-nodes shared/PATH or local/PATH
+    /// Directory or URL of the tree, or one file, which is copied into TARGET; with --spread or --from-nodes shared/PATH or local/PATH
     source: OsString,
     /// Directory or URL of the copy, created if missing
     target: OsString,
@@ -161,9 +161,18 @@ fn stage_in(args: &InArgs, environment: &Environment, output: &Output) -> anyhow
         let wishes = (&args.copy, args.key.given()?);
         return spread::stage_in((&job, how), &args.source, &target, wishes, output);
     }
-    args.copy.check_places(&args.source, &args.target)?;
-    let source = places::open_tree(&args.source)?;
-    let source = Source::open(source, args.key.key()?.as_ref())?;
+    // What is sealed is in packs, which are trees.
+    let file = match args.key.is_given() {
+        true => None,
+        false => one_file(&args.source, &args.target, &args.copy)?,
+    };
+    let source = match file {
+        Some(file) => file,
+        None => {
+            args.copy.check_places(&args.source, &args.target)?;
+            Source::open(places::open_tree(&args.source)?, args.key.key()?.as_ref())?
+        }
+    };
     let target = args.copy.open_target(&args.target, environment)?;
     let remembered = Remembered::of(source.place(), &target, environment);
     let options = args.copy.options(remembered.start())?;
@@ -180,13 +189,20 @@ fn stage_out(args: &OutArgs, environment: &Environment, output: &Output) -> anyh
         let wishes = OutWishes { copy, pack, key, is_of_run: false };
         return spread::stage_out((&job, how), &source, &args.target, &wishes, output);
     }
-    args.copy.check_places(&args.source, &args.target)?;
-    let source = Source::open_plain(places::open_tree(&args.source)?)?;
+    let file = one_file(&args.source, &args.target, &args.copy)?;
+    let is_tree = file.is_none();
+    let source = match file {
+        Some(file) => file,
+        None => {
+            args.copy.check_places(&args.source, &args.target)?;
+            Source::open_plain(places::open_tree(&args.source)?)?
+        }
+    };
     let place = match args.background {
         true => background::in_cache(&args.target, &args.job.find(environment)?)?.into_os_string(),
         false => args.target.clone(),
     };
-    if args.background {
+    if args.background && is_tree {
         // Another path to the target, and the source may lie in the same area.
         args.copy.check_places(&args.source, &place)?;
     }
@@ -210,6 +226,27 @@ fn stage_out(args: &OutArgs, environment: &Environment, output: &Output) -> anyh
         output.note(background::ON_ITS_WAY);
     }
     Ok(status)
+}
+
+/// The source where it is one file: a local one, or an object with nothing below its name.
+fn one_file(named: &OsStr, target: &OsStr, copy: &CopyArgs) -> anyhow::Result<Option<Source>> {
+    let is_bucket = places::is_bucket(named);
+    if !is_bucket && !places::is_local_file(named) {
+        return Ok(None);
+    }
+    let Some((above, name)) = places::above(named) else { return Ok(None) };
+    places::check_other(named, target)?;
+    let file = match Source::file(places::open_tree(&above)?, &name) {
+        // Who may list what is below a prefix may not be allowed to ask for an object beside it.
+        Err(_) if is_bucket => None,
+        found => found?,
+    };
+    let Some(file) = file else { return Ok(None) };
+    if is_bucket && source::has_names(&places::open_tree(named)?) {
+        return Ok(None);
+    }
+    copy.check_places_of_file(&above, target)?;
+    Ok(Some(file))
 }
 
 /// What a person should know who did not ask for packs.

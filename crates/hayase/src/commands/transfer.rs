@@ -8,6 +8,7 @@ mod keys;
 mod remembered;
 mod watch;
 
+pub(crate) use arguments::DeleteOfFile;
 pub(super) use arguments::{
     CopyArgs, EndpointArg, OutSelectionArgs, OverwriteArg, PackArgs, SelectionArgs,
     ZSTD_LEVEL_DEFAULT, pack_size, zstd_level,

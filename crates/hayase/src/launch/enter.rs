@@ -9,8 +9,8 @@ use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::Command;
 
-use super::namespaces;
 use super::tree::way::exec_command;
+use super::{namespaces, preload};
 use crate::config::{Environment, HYDRA_ARGUMENTS};
 use crate::job::{Job, Kind, Reach};
 
@@ -158,6 +158,9 @@ fn variables(job: &Job, node: u16, environment: &Environment) -> Vec<(&'static s
     if let Some(cache) = settings.cache_mount(node) {
         variables.push(("HAYASE_CACHE", cache.into()));
     }
+    if let Some(preload) = preload::value(environment) {
+        variables.push((preload::PRELOAD_VARIABLE, preload));
+    }
     // MPICH's mpiexec then reaches all nodes of the job without a word on its command line.
     if matches!(settings.kind, Kind::Namespaces { .. })
         && !environment.has_hydra
@@ -230,6 +233,13 @@ mod tests {
         assert_eq!(value("HAYASE_SHARED"), Some("/m/shared".into()));
         assert_eq!(value("HAYASE_LOCAL"), Some("/m/local".into()));
         assert_eq!(value("HYDRA_HOST_FILE"), Some("/jobs/t1/hostfile".into()));
+        let library = tempfile::NamedTempFile::new().unwrap();
+        environment.mpiio_library = Some(library.path().to_owned());
+        environment.preload = Some("/other.so".into());
+        let found = variables(&job(), 1, &environment);
+        let preload = found.iter().find(|(name, _)| *name == "HAYASE_MPIIO_PRELOAD");
+        let expected = format!("{}:/other.so", library.path().display());
+        assert_eq!(preload.map(|(_, value)| value.clone()), Some(expected.into()));
         environment.has_hydra = true;
         assert!(variables(&job(), 1, &environment).iter().all(|(n, _)| !n.starts_with("HYDRA")));
     }

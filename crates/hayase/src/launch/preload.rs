@@ -13,6 +13,9 @@ use crate::config::Environment;
 /// The library, as it is built and installed.
 const LIBRARY: &str = "libhayase_mpiio.so";
 
+/// For scripts: the value of `LD_PRELOAD` for MPI programs.
+pub(crate) const PRELOAD_VARIABLE: &str = "HAYASE_MPIIO_PRELOAD";
+
 /// Where it is looked for, from the directory of this program.
 const PLACES: [&str; 3] = [".", "../lib/hayase", "../lib"];
 
@@ -45,7 +48,7 @@ impl PreloadError {
     pub(crate) fn help(&self) -> String {
         match self {
             Self::UnknownLauncher { library, .. } => format!(
-                "omit --mpiio and put `env LD_PRELOAD={}` before the MPI program",
+                "omit --mpiio, and put `env LD_PRELOAD={}` before the MPI program; scripts find the path in {PRELOAD_VARIABLE}",
                 library.display()
             ),
             Self::HasExport { library } => {
@@ -83,12 +86,21 @@ pub(crate) fn preloaded(
     if launcher == Launcher::Slurm && command.iter().any(is_export) {
         return Err(PreloadError::HasExport { library });
     }
+    Ok(with_preload(launcher, command, &with_others(library, environment)))
+}
+
+/// What scripts give to the launchers in them as `LD_PRELOAD`; `None` where the library is not found.
+pub(crate) fn value(environment: &Environment) -> Option<OsString> {
+    library(environment).map(|library| with_others(library, environment))
+}
+
+fn with_others(library: PathBuf, environment: &Environment) -> OsString {
     let mut value = library.into_os_string();
     if let Some(others) = &environment.preload {
         value.push(":");
         value.push(others);
     }
-    Ok(with_preload(launcher, command, &value))
+    value
 }
 
 fn library(environment: &Environment) -> Option<PathBuf> {

@@ -145,6 +145,28 @@ pub(crate) fn open_tree(place: &OsStr) -> Result<Place, PlaceError> {
     open(place, Wish::Read).map_err(PlaceError::of_tree)
 }
 
+/// Of a place that may be a file: the place above it and its own name. A name that ends with a slash is a tree.
+pub(crate) fn above(place: &OsStr) -> Option<(OsString, Vec<u8>)> {
+    let (start, path) = match scheme(place) {
+        Some((scheme, path)) => (scheme.len() + 3, path),
+        None => (0, place.to_owned()),
+    };
+    let slash = path.as_bytes().iter().rposition(|&byte| byte == b'/');
+    let (above, name) = match slash {
+        Some(at) => (start + at + 1, &path.as_bytes()[at + 1..]),
+        // Without a scheme it is below the working directory; `s3://bucket` is a tree.
+        None if start == 0 => return Some(("./".into(), path.as_bytes().to_vec())),
+        None => return None,
+    };
+    let above = OsStr::from_bytes(&place.as_bytes()[..above]).to_owned();
+    (!matches!(name, b"" | b"." | b"..")).then(|| (above, name.to_vec()))
+}
+
+/// Whether it is a file on this machine.
+pub(crate) fn is_local_file(place: &OsStr) -> bool {
+    local(place).is_some_and(|path| Path::new(&path).is_file())
+}
+
 /// The tier behind a cache area, which must be there.
 pub(crate) fn open_tier(tier: &TierSettings) -> Result<Place, PlaceError> {
     check_root(tier)?;

@@ -45,6 +45,46 @@ fn a_tree_goes_out_and_comes_in() {
 }
 
 #[test]
+fn one_file_is_copied_into_the_target() {
+    let scene = Scene::new();
+    fs::create_dir_all(scene.path("from/below")).unwrap();
+    for (name, bytes) in [("data.tar", "one"), ("data.tar.gz", "other"), ("below/f", "third")] {
+        fs::write(scene.path("from").join(name), bytes).unwrap();
+    }
+    let server = Server::start(&Options::default()).unwrap();
+    let url = format!("s3://{BUCKET}/from");
+    let only = |place: &str, name: &str, bytes: &str| {
+        let entries = fs::read_dir(scene.path(place)).unwrap();
+        let names: Vec<_> = entries.map(|entry| entry.unwrap().file_name()).collect();
+        assert_eq!(names, [OsStr::new(name)], "{place}");
+        assert_eq!(fs::read_to_string(scene.path(place).join(name)).unwrap(), bytes);
+    };
+    let told = stage(&scene, &["in", "from/data.tar", "in"]).with(0).stdout;
+    assert!(told.starts_with("1 item copied, 3 B"), "{told}");
+    only("in", "data.tar", "one");
+    let again = end(&stage(&scene, &["in", "from/data.tar", "in", "--json"]).with(0));
+    assert_eq!((&again["copied"], &again["found"]), (&0.into(), &1.into()), "{again}");
+    stage(&scene, &["out", "from/below/f", "out"]).with(0);
+    only("out", "f", "third");
+    // To a bucket, and one object of it.
+    stage_s3(&scene, &server, &["out", "from/data.tar", &url, "--pack", "none"]).with(0);
+    stage_s3(&scene, &server, &["in", &format!("{url}/data.tar"), "object"]).with(0);
+    only("object", "data.tar", "one");
+    stage_s3(&scene, &server, &["in", &format!("{url}/data.ta"), "none"])
+        .with(1)
+        .says(&["is empty or does not exist"]);
+    // What has names below it is a tree, also beside an object.
+    stage_s3(&scene, &server, &["out", "from/below", &format!("{url}/data.tar"), "--pack", "none"])
+        .with(0);
+    stage_s3(&scene, &server, &["in", &format!("{url}/data.tar"), "tree"]).with(0);
+    only("tree", "f", "third");
+    stage(&scene, &["in", "from/data.tar", "from"]).with(2).says(&["the same place"]);
+    stage(&scene, &["in", "from/data.tar", "in", "--delete"]).with(2).says(&["--delete needs"]);
+    fs::write(scene.path("key"), "07".repeat(32)).unwrap();
+    stage(&scene, &["in", "from/data.tar", "in", "--key-file", "key"]).with(2);
+}
+
+#[test]
 fn places_that_lie_in_each_other_are_refused() {
     let scene = Scene::new();
     for tree in ["data", "data/new", "data/data"] {
@@ -302,7 +342,7 @@ fn places_that_can_not_be_meant_are_told() {
         stage(&scene, &["out", "tree", same]).with(2).says(&["the same place", "another target"]);
     }
     stage(&scene, &["in", "s3://bucket/q", "s3://bucket//q/"]).with(2).says(&["the same place"]);
-    stage(&scene, &["in", "tree/sub/file-001", "to"])
+    stage(&scene, &["verify", "tree/sub/file-001", "to"])
         .with(2)
         .says(&["file-001 is not a directory", "the directory above it"]);
     fs::write(scene.path("key"), "07".repeat(32)).unwrap();

@@ -119,9 +119,7 @@ impl PackError {
             Self::RemovesAll { .. } => {
                 Some("check whether the source is mounted; if you mean it, use --max-delete N")
             }
-            Self::Nothing { .. } => Some(
-                "check the name; to copy one object, name the prefix above it and use --include NAME",
-            ),
+            Self::Nothing { .. } => Some("check the name"),
             Self::TargetPacked { .. } => Some(
                 "copy to another place, or remove the directory .hayase-packs there first; `stage out --pack` adds to packs",
             ),

@@ -140,6 +140,11 @@ pub(crate) struct CopyArgs {
     pub(crate) memory: Option<ByteCount>,
 }
 
+/// Everything else at the target would be removed.
+#[derive(Debug, thiserror::Error)]
+#[error("--delete needs a directory as the source, which decides what stays at the target")]
+pub(crate) struct DeleteOfFile;
+
 impl CopyArgs {
     /// Of what is selected, and otherwise as always.
     pub(crate) fn of(selection: SelectionArgs) -> Self {
@@ -154,6 +159,14 @@ impl CopyArgs {
     pub(crate) fn check_places(&self, source: &OsStr, target: &OsStr) -> anyhow::Result<()> {
         places::check_other(source, target)?;
         Ok(places::check_apart(source, target, &self.selection.selection()?, self.delete)?)
+    }
+
+    /// The same for a source that is one file of the place `above`.
+    pub(crate) fn check_places_of_file(&self, above: &OsStr, target: &OsStr) -> anyhow::Result<()> {
+        if self.delete {
+            return Err(DeleteOfFile.into());
+        }
+        Ok(places::check_other(above, target)?)
     }
 
     /// Where this is copied to, made when it is missing.
