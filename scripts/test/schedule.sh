@@ -67,7 +67,9 @@ load_is_over() {
 }
 
 end_load() {
-  [ -z "$load_pid" ] || pkill -KILL -s "$load_pid"
+  [ -n "$load_pid" ] || return 0
+  pkill -KILL -s "$load_pid"
+  wait "$load_pid" 2>/dev/null # or the shell says that it was killed
   load_pid=
 }
 

@@ -149,14 +149,19 @@ suite_deny() {
 }
 # Of every workspace of the repository.
 manifests=(Cargo.toml bench/Cargo.toml demo/source-tree/Cargo.toml)
-# The book of docs/: it builds without a warning. Links, anchors and the list of pages are checked by tidy.
+# The book of docs/, with the files of the repository that it links to: it builds without a warning, and its links lead
+# to pages of its own. Links of the sources and the list of pages are checked by tidy.
 suite_site() {
-  local program said status=0
+  local program said status=0 place
+  place=$(realpath -m "$(target_dir)")
   program=$(CARGO_PROFILE_DEV_DEBUG=0 installed mdbook --debug --no-default-features) ||
     { echo "SKIP site: mdbook could not be installed"; return; }
-  said=$("$program" build docs --dest-dir "$(realpath -m "$(target_dir)")/book" 2>&1) || status=1
+  rm -rf "$place/book"
+  python3 scripts/site.py prepare "$place/book-sources" || status=1
+  said=$("$program" build "$place/book-sources" --dest-dir "$place/book" 2>&1) || status=1
   echo "$said"
   ! grep -qE 'WARN|ERROR' <<<"$said" || status=1
+  python3 scripts/site.py check "$place/book" || status=1
   [ $status != 0 ] || echo "ok site"
   return $status
 }
