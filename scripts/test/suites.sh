@@ -319,7 +319,7 @@ suite_fresh-islands() {
   done
   fresh_tests build "${others[@]}"
 }
-fresh_tests() { scripts/fresh-debian.sh ./test.sh $(printf -- '--only %s ' "$@"); }
+fresh_tests() { scripts/fresh-debian.sh ./test.sh --only "$@"; }
 # What users install is built, installed, used and removed.
 suite_packages() {
   scripts/release.sh && echo "ok release" && tests/packages/run.sh "$(target_dir)/packages/x86_64"
