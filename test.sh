@@ -33,7 +33,7 @@ while [ $# -gt 0 ]; do
   case $1 in
     --long) long=1 ;;
     --only)
-      : "${2:?--only needs the name of a suite}"
+      [[ ${2:--} != -* ]] || die "--only needs the name of a suite: ./test.sh --list"
       while [ $# -gt 1 ] && [[ $2 != -* ]]; do
         shift
         if [ "$1" = foreign ]; then only+=("${foreign_suites[@]}"); else only+=("$1"); fi
