@@ -4,8 +4,12 @@
 #   ./test.sh                 all suites that this machine can run
 #   ./test.sh --long          also the long ones: many simulations, long searches in decoders, millions of files, mpi4py
 #                             in an area, versitygw, and both commands of the README on a fresh Debian 12
-#   ./test.sh --only SUITE    one suite (may be given again); ./test.sh --list names them
-#   ./test.sh --only SUITE --times N    N times, to find what fails now and then; continues a series that was cut
+#   ./test.sh --only SUITE...    only these; `foreign` means all in which programs of others use a job. ./test.sh --list
+#                             names the suites
+#   ./test.sh --only SUITE... --times N    N times, to find what fails now and then; continues a series that was cut
+#   ./test.sh --load CMD      runs CMD at the same time, so that the machine is busy, and ends it after the last suite:
+#                             --load "stress-ng --cpu 4 --io 2"
+#   ./test.sh --write-docs    at the end, also writes counts and minutes of each suite into docs/results/tests.md
 #
 # Exit status: 0 when nothing failed. A skip is printed with its reason at the end; where this machine has all that the
 # tests need (root, /dev/fuse, namespaces) a skip is a failure. A test that passes only at its second try is printed as
@@ -20,15 +24,24 @@ cd "$(dirname "$0")" || exit 1
 . scripts/test/times.sh
 . scripts/test/report.sh
 
-usage() { sed -n '2,9s/^# \{0,1\}//p' "$0"; }
+# The comment above, up to the exit status.
+usage() { sed -n '2,/^# Exit status/{/^# Exit status/d;s/^# \{0,1\}//p}' "$0"; }
 
 suites=("${first_suites[@]}" "${island_suites[@]}")
-only=() long='' times=''
+only=() long='' times='' load='' write_docs=''
 while [ $# -gt 0 ]; do
   case $1 in
     --long) long=1 ;;
-    --only) shift; only+=("${1:?--only needs the name of a suite}") ;;
+    --only)
+      [[ ${2:--} != -* ]] || die "--only needs the name of a suite: ./test.sh --list"
+      while [ $# -gt 1 ] && [[ $2 != -* ]]; do
+        shift
+        if [ "$1" = foreign ]; then only+=("${foreign_suites[@]}"); else only+=("$1"); fi
+      done
+      ;;
     --times) shift; times=${1:?--times needs a number} ;;
+    --load) shift; load=${1:?--load needs a command, for example "stress-ng --cpu 4 --io 2"} ;;
+    --write-docs) write_docs=1 ;;
     --list) printf '%s\n' "${suites[@]}" "${long_suites[@]}"; exit 0 ;;
     -h | --help) usage; exit 0 ;;
     *) usage >&2; exit 2 ;;
@@ -41,6 +54,7 @@ for name in ${only[@]+"${only[@]}"}; do
 done
 case $times in *[!0-9]* | 0*) die "--times $times: expected a number from 1 on, for example 10" ;; esac
 [ -z "$times" ] || [ ${#only[@]} != 0 ] || die "--times needs --only SUITE"
+[ -z "$times" ] || [ -z "$write_docs" ] || die "--write-docs is about one run, not with --times"
 # wanted SUITE...: those of them that were asked for, in this order.
 wanted() {
   local name
@@ -105,6 +119,11 @@ all=(${first[@]+"${first[@]}"} ${second[@]+"${second[@]}"} ${last[@]+"${last[@]}
 prepare_packages build || die "nothing can be built without these packages"
 prepare_packages run test || warn "some suites will be skipped"
 prepare_cargo
+if [ -n "$load" ]; then
+  case $load in stress-ng*) prepare_packages load || die "--load needs stress-ng" ;; esac
+  has "${load%% *}" || die "--load ${load%% *}: there is no such command"
+  start_load "$load"
+fi
 obstacles=$(node_obstacles)
 isolation=
 ! can_isolate || isolation=1
@@ -112,11 +131,15 @@ say "$(cargo --version), Linux $(uname -r), $(nproc) cores"
 [ -z "$obstacles" ] || printf 'this machine can not run everything:\n%s\n' "$obstacles"
 time_links
 run_suites 1 ${first[@]+"${first[@]}"}
-[ ${#second[@]} = 0 ] && [ ${#last[@]} = 0 ] || [ -s "$(programs_list)" ] || die "nothing is built: ./test.sh --only build"
+for name in ${second[@]+"${second[@]}"} ${last[@]+"${last[@]}"}; do
+  ! needs_programs "$name" || [ -s "$(programs_list)" ] || die "nothing is built: ./test.sh --only build"
+done
 fetch ${second[@]+"${second[@]}"} ${last[@]+"${last[@]}"}
 if [ -n "$times" ]; then
-  run_times "$times" "${all[@]}"
-  exit
+  status=0
+  run_times "$times" "${all[@]}" || status=1
+  ! load_is_over || { say "the load ended before the tests did"; status=1; }
+  exit $status
 fi
 run_suites "$streams" ${second[@]+"${second[@]}"}
 run_again ${second[@]+"${second[@]}"}
@@ -124,4 +147,5 @@ for name in ${last[@]+"${last[@]}"}; do
   run_suites 1 "$name"
   record_long "$name"
 done
+[ -z "$write_docs" ] || write_docs "${first_suites[@]}" "${island_suites[@]}" "${long_suites[@]}"
 report "${all[@]}"

@@ -91,6 +91,7 @@ rclone rclone
 mkfs.ext4 e2fsprogs
 Time::HiRes perl'
 packages_browser='chromium chromium'
+packages_load='stress-ng stress-ng'
 packages_fresh='debootstrap debootstrap'
 packages_release='python3 python3
 python3-venv python3-venv

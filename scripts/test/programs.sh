@@ -113,7 +113,8 @@ try_again() {
     if grep -q -E "^(ok $name |test $name .*\.\.\. ok)" "$out.again"; then
       sed -i -e "s/^FAILED $name /failed once: $name /" \
         -e "s/^test $name \(.*\)\.\.\. FAILED/failed once: $name \1/" "$out"
-      echo "FLAKY $name ($package)" >>"$out"
+      # Suites may run the same program: e2e and e2e-6.1 do.
+      echo "FLAKY $name (${suite:+$suite, }$package)" >>"$out"
     fi
     sed 's/^/    again: /' "$out.again" >>"$out"
     rm -f "$out.again"

@@ -14,6 +14,7 @@ declare -A suite_of=() started=()
 run_begin() {
   local parent
   for parent in "${TMPDIR:-/tmp}" "${HAYASE_WORK_DIR:-/var/tmp}"; do remove_dead_runs "$parent"; done
+  remove_dead_directories
   run=$(mktemp -d "${TMPDIR:-/tmp}/hayase-run.XXXXXX")
   run_disk=$(mktemp -d "${HAYASE_WORK_DIR:-/var/tmp}/hayase-run.XXXXXX")
   mkdir "$run/results" "$run/logs"
@@ -42,10 +43,34 @@ remove_run() {
 run_end() {
   local pid
   for pid in "${!suite_of[@]}"; do end_island "$pid"; done
+  end_load
   wait
   exec 8>&- 9>&-
   [ -z "${run:-}" ] || remove_run "$run"
   [ -z "${run_disk:-}" ] || remove_run "$run_disk"
+}
+
+load_pid=
+
+# start_load CMD: something else that this machine is busy with, in a session of its own. It ends with this run, however
+# that ends: its first process waits for the lock of the run.
+start_load() {
+  # shellcheck disable=SC2016 # for the other shell
+  setsid bash -c 'bash -c "$1" & flock "$2" true; pkill -KILL -s "$$"' load "$1" "$run/lock" \
+    >"$run/load.log" 2>&1 </dev/null 8>&- 9>&- &
+  load_pid=$!
+}
+
+# load_is_over: when it ended before the run; its last words.
+load_is_over() {
+  [ -n "$load_pid" ] && [ "$(pgrep -c -s "$load_pid")" -lt 3 ] && tail -n 3 "$run/load.log"
+}
+
+end_load() {
+  [ -n "$load_pid" ] || return 0
+  pkill -KILL -s "$load_pid"
+  wait "$load_pid" 2>/dev/null # or the shell says that it was killed
+  load_pid=
 }
 
 # end_island PID: namespaces end with their first process, whatever is in them; a process group is asked.

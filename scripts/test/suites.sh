@@ -5,16 +5,76 @@
 # `fetch_NAME` brings what a suite takes from a package registry: on its island it reaches no network.
 
 . scripts/test/programs.sh
+. scripts/test/builds.sh
 
 # One after the other, since each of them uses all processors.
 first_suites=(scripts format clippy tidy build unit)
 # The others wait more than they compute: several at a time, the longest first, so that none is left alone at the end.
 island_suites=(e2e e2e-6.1 gfarm mpiio s3 fsx-cache pjdfstest pjdfstest-6.1 mpiio-romio ssh user areas cached)
 island_suites+=(slurm bench deny site page mpi mpiio-faults fio-cache mpiio-foreign fsx fsx-6.1 fio fio-6.1)
+# `--only foreign`: those in which programs written by others use a job (MPI libraries, sshd, Slurm, servers of S3, ..).
+foreign_suites=(gfarm mpiio s3 fsx-cache pjdfstest pjdfstest-6.1 mpiio-romio ssh user areas cached slurm mpi mpiio-faults)
+foreign_suites+=(fio-cache mpiio-foreign fsx fsx-6.1 fio fio-6.1)
 # Run by --long, alone, each in at most half an hour; the last result of each is kept in docs/results/long.md.
 long_suites=(sim-links sim-restarts sim-cuts sim-losses sim-power-cut sim-tier sim-scale)
 long_suites+=(fuzz-long fuzz-guided asan flips-long entries-long files-long swap-long appends-long areas-mpi4py s3-versitygw)
 long_suites+=(fresh-demo fresh-checks fresh-e2e fresh-islands packages packages-same)
+
+# about SUITE: what it runs, for docs/results/tests.md.
+about() {
+  case $1 in
+    scripts) say "syntax of all scripts; the tests of what runs the tests" ;;
+    format) say "\`cargo fmt --check\`, the product and \`bench/\`" ;;
+    clippy) say "clippy without a warning" ;;
+    tidy) say "rules of the repository: layers, links and citations, promises with their tests, words" ;;
+    build) say "compiles the test programs, the binary, the libraries and the examples" ;;
+    unit) say "tests of functions and crates, the simulation, the commands, the blocks of README and guides" ;;
+    e2e) say "whole jobs on simulated nodes: promises, faults, restarts, write-behind" ;;
+    e2e-6.1) say "\`e2e\` without the features of FUSE that came after Linux 6.1" ;;
+    pjdfstest) say "pjdfstest (POSIX calls and their errors) on a mount" ;;
+    pjdfstest-6.1) say "\`pjdfstest\` as on Linux 6.1" ;;
+    fsx) say "fsx (random operations on one file) on local, remote and striped files" ;;
+    fsx-6.1) say "\`fsx\` as on Linux 6.1" ;;
+    fsx-cache) say "\`fsx\` in the cache area" ;;
+    fio) say "fio writes and verifies, also on another node" ;;
+    fio-6.1) say "\`fio\` as on Linux 6.1" ;;
+    fio-cache) say "\`fio\` in the cache area" ;;
+    mpi) say "a program with the MPI-IO of MPICH on the mount of three nodes" ;;
+    mpiio) say "MPI-IO through containers: programs in C and Fortran, mpi4py; MPICH, Open MPI" ;;
+    mpiio-foreign) say "parallel HDF5, h5py and PnetCDF through containers" ;;
+    mpiio-faults) say "MPI-IO through containers: killed processes, damage, full disks, wrong hints" ;;
+    mpiio-romio) say "the I/O tests of ROMIO and MPICH" ;;
+    areas) say "MPI-IO into \`shared\` of three nodes, with killed processes and servers" ;;
+    cached) say "MPI-IO into \`cache\` of three nodes, and the HDF5 tutorial" ;;
+    s3) say "the tier's tests and staging on a real Ceph gateway" ;;
+    gfarm) say "a real Gfarm as tier, and mounted" ;;
+    ssh) say "jobs over real ssh" ;;
+    slurm) say "jobs of a real Slurm, its prolog, epilog and burst buffer" ;;
+    user) say "jobs of an ordinary user, some with the system calls of Linux 4.18 only" ;;
+    page) say "the page of the demo in a real browser" ;;
+    bench) say "clippy and tests of \`bench/\`" ;;
+    deny) say "licences and sources of the crates that are used" ;;
+    site) say "the book of \`docs/\` builds, and its links lead somewhere" ;;
+    sim-tier) say "simulated jobs in front of a tier that fails" ;;
+    sim-scale) say "simulated jobs of up to 1,000 nodes: work per node" ;;
+    sim-*) say "simulated jobs, 5,000 new seeds of \`${1#sim-}\`" ;;
+    fuzz-long) say "random input for decoders, 5 minutes each" ;;
+    fuzz-guided) say "\`fuzz-long\` guided by coverage" ;;
+    asan) say "tests of crates with unsafe code under AddressSanitizer" ;;
+    flips-long) say "flipped bits in files that a job keeps" ;;
+    entries-long) say "two million files into packs and out" ;;
+    files-long) say "a hundred thousand files through the cache area" ;;
+    swap-long) say "ten million renames by another program while files are published" ;;
+    appends-long) say "64 processes that open, append and close" ;;
+    areas-mpi4py) say "the tests of mpi4py in an area" ;;
+    s3-versitygw) say "the tier's tests and staging on versitygw" ;;
+    fresh-demo) say "\`./demo.sh\` on a fresh Debian 12" ;;
+    fresh-*) say "a part of \`./test.sh\` on a fresh Debian 12" ;;
+    packages) say "packages are built, installed, used and removed" ;;
+    packages-same) say "a second build gives the same bytes" ;;
+    *) return 1 ;;
+  esac
+}
 
 # Longest that a suite may take, in seconds: a hang is a failure, not a wait.
 seconds_max() {
@@ -31,6 +91,14 @@ needs_network() {
   case $1 in
     scripts | format | clippy | tidy | build | bench | deny | site | areas-mpi4py | s3-versitygw | fresh-* | packages*) true ;;
     *) false ;;
+  esac
+}
+
+# Suites that need what the suite `build` builds.
+needs_programs() {
+  case $1 in
+    bench | deny | site | page | fuzz-guided | asan | fresh-* | packages*) false ;;
+    *) true ;;
   esac
 }
 
@@ -54,23 +122,46 @@ suite_build() { build_programs && echo "ok build"; }
 # A workspace of its own, whose crates have other features: it is compiled while other suites wait.
 suite_bench() {
   local its=(--locked --manifest-path bench/Cargo.toml --target-dir "$(target_dir)" --all-targets)
-  cargo clippy "${its[@]}" -- -D warnings && cargo test "${its[@]}" -- --show-output
+  compiled cargo clippy "${its[@]}" -- -D warnings && compiled cargo test "${its[@]}" --no-run &&
+    cargo test "${its[@]}" -- --show-output
+}
+# compiled CMD...: notes for the report how long a suite of tests has compiled.
+compiled() {
+  local began=$SECONDS status=0
+  "$@" || status=$?
+  echo "compiled in $((SECONDS - began)) s"
+  return $status
 }
 # Licences and sources of the crates that we use. Built without what makes it fast: it runs for a second.
 suite_deny() {
-  local program
+  local program manifest failed=0
   program=$(CARGO_PROFILE_DEV_DEBUG=0 installed cargo-deny --debug --no-default-features) ||
     { echo "SKIP deny: cargo-deny could not be installed"; return; }
-  "$program" --workspace --locked check bans licenses sources && echo "ok deny"
+  for manifest in "${manifests[@]}"; do
+    if "$program" --manifest-path "$manifest" --workspace --locked --config deny.toml check bans licenses sources; then
+      echo "ok deny $manifest"
+    else
+      echo "FAILED deny_$manifest"
+      failed=1
+    fi
+  done
+  return $failed
 }
-# The book of docs/: it builds without a warning. Links, anchors and the list of pages are checked by tidy.
+# Of every workspace of the repository.
+manifests=(Cargo.toml bench/Cargo.toml demo/source-tree/Cargo.toml)
+# The book of docs/, with the files of the repository that it links to: it builds without a warning, and its links lead
+# to pages of its own. Links of the sources and the list of pages are checked by tidy.
 suite_site() {
-  local program said status=0
+  local program said status=0 place
+  place=$(realpath -m "$(target_dir)")
   program=$(CARGO_PROFILE_DEV_DEBUG=0 installed mdbook --debug --no-default-features) ||
     { echo "SKIP site: mdbook could not be installed"; return; }
-  said=$("$program" build docs --dest-dir "$(realpath -m "$(target_dir)")/book" 2>&1) || status=1
+  rm -rf "$place/book"
+  python3 scripts/site.py prepare "$place/book-sources" || status=1
+  said=$("$program" build "$place/book-sources" --dest-dir "$place/book" 2>&1) || status=1
   echo "$said"
   ! grep -qE 'WARN|ERROR' <<<"$said" || status=1
+  python3 scripts/site.py check "$place/book" || status=1
   [ $status != 0 ] || echo "ok site"
   return $status
 }
@@ -151,9 +242,12 @@ fetch() {
 
 # --- the long ones ---
 
-# Seeds that nobody has tried, of one kind of trouble; what fails is printed with its seed.
+# New seeds, of one kind of trouble; what fails is printed with its seed.
 sim_kind() {
-  HAYASE_SIM_KIND=$1 HAYASE_SIM_FIRST=$(new_seed) HAYASE_SIM_SEEDS=$2 run_tests hayase-sim seeds_of_this_commit
+  local first
+  first=$(new_seed)
+  echo "first seed $first"
+  HAYASE_SIM_KIND=$1 HAYASE_SIM_FIRST=$first HAYASE_SIM_SEEDS=$2 run_tests hayase-sim seeds_of_this_commit
 }
 new_seed() { echo $((RANDOM * 32768 + RANDOM)); }
 suite_sim-links() { sim_kind links 5000; }
@@ -163,7 +257,10 @@ suite_sim-losses() { sim_kind losses 5000; }
 suite_sim-power-cut() { sim_kind power-cut 5000; }
 # In front of a tier: so many with whole files, and so many with striped ones.
 suite_sim-tier() {
-  HAYASE_SIM_TIER_FIRST=$(new_seed) HAYASE_SIM_TIER_SEEDS=5000 run_tests hayase-sim to_the_tier_whatever_happens
+  local first
+  first=$(new_seed)
+  echo "first seed $first"
+  HAYASE_SIM_TIER_FIRST=$first HAYASE_SIM_TIER_SEEDS=5000 run_tests hayase-sim to_the_tier_whatever_happens
 }
 suite_sim-scale() { HAYASE_SIM_SCALE=1000 run_tests hayase-sim a_nodes_effort_does_not_grow_with_the_job; }
 suite_fuzz-long() { HAYASE_FUZZ_SECONDS=300 run_tests hayase-fuzz decoders_come_back_from_anything; }
@@ -183,17 +280,20 @@ suite_asan() {
 # instrumented NAME CARGO...: tests that are compiled in another way, in a directory that is removed afterwards. With a
 # target, so that build scripts are compiled as always.
 instrumented() {
-  local name=$1 directory host status=0
+  local name=$1 host status=0
   shift
   host=$(rustc -vV | sed -n 's/^host: //p')
-  directory=$(mktemp -d "$(target_dir)/$name.XXXXXX")
-  CARGO_PROFILE_DEV_DEBUG=line-tables-only "$@" --locked --target "$host" --target-dir "$directory" -- --show-output || status=1
-  rm -rf "$directory"
+  own_directory "$name" || return 1
+  CARGO_PROFILE_DEV_DEBUG=line-tables-only "$@" --locked --target "$host" --target-dir "$own" -- --show-output || status=1
+  rm -rf "$own"
   return $status
 }
 # Damages of files that a killed job has left.
 suite_flips-long() {
-  HAYASE_FLIP_FIRST=$(new_seed) HAYASE_FLIP_SEEDS=5000 job_suite flips-long run_tests hayase \
+  local first
+  first=$(new_seed)
+  echo "first seed $first"
+  HAYASE_FLIP_FIRST=$first HAYASE_FLIP_SEEDS=5000 job_suite flips-long run_tests hayase \
     a_flipped_bit_in_any_file_that_a_job_keeps_loses_nothing_silently
 }
 # Two million entries, into packs and out of them.
@@ -219,7 +319,7 @@ suite_fresh-islands() {
   done
   fresh_tests build "${others[@]}"
 }
-fresh_tests() { scripts/fresh-debian.sh ./test.sh $(printf -- '--only %s ' "$@"); }
+fresh_tests() { scripts/fresh-debian.sh ./test.sh --only "$@"; }
 # What users install is built, installed, used and removed.
 suite_packages() {
   scripts/release.sh && echo "ok release" && tests/packages/run.sh "$(target_dir)/packages/x86_64"
@@ -229,7 +329,8 @@ suite_packages-same() {
   local first second failed=0
   first=$(target_dir)/packages/x86_64
   mkdir -p "$(target_dir)/packages"
-  second=$(mktemp -d "$(target_dir)/packages/second.XXXXXX") || return 1
+  own_directory packages/second || return 1
+  second=$own
   [ "$(cat "$first/parts/tree/share/doc/hayase/COMMIT" 2>/dev/null)" = "$(git rev-parse HEAD)" ] || scripts/release.sh || failed=1
   scripts/release.sh --out "$second" && diff "$first/SHA256SUMS" "$second/SHA256SUMS" || failed=1
   rm -rf "$second"

@@ -33,9 +33,10 @@ run_times() {
   return $failed
 }
 
-# tell_times SERIES N SUITE: a line for the suite, and one for each test that failed in some run.
+# tell_times SERIES N SUITE: a line for the suite, and one for each test that failed in some run. A run also fails when
+# no test is named (a build that ended, a suite that ran nothing), and when all tests were skipped.
 tell_times() {
-  local series=$1 n=$2 suite=$3 seconds names
+  local series=$1 n=$2 suite=$3 seconds names unnamed=0 unrun=0
   seconds=$(for ((k = 1; k <= n; k++)); do cut -d' ' -f5 "$series/$suite.$k"; done | sort -n)
   names=$(for ((k = 1; k <= n; k++)); do
     { failed_names "$series/$suite.$k.log"; sed -n 's/^FLAKY \([^ ]*\).*/\1/p' "$series/$suite.$k.log"; } | sort -u
@@ -46,5 +47,16 @@ tell_times() {
   while read -r count name; do
     [ -z "$name" ] || say "flaky $name ($suite): failed in $count of $n runs"
   done <<<"$names"
-  [ -z "$names" ]
+  for ((k = 1; k <= n; k++)); do
+    local p=0 f=0 s=0
+    read -r p f s _ <"$series/$suite.$k"
+    if [ "$f" != 0 ]; then
+      [ -n "$(failed_names "$series/$suite.$k.log")" ] || unnamed=$((unnamed + 1))
+    elif [ "$p" = 0 ]; then
+      unrun=$((unrun + 1))
+    fi
+  done
+  [ $unnamed = 0 ] || say "flaky $suite (no test named): failed in $unnamed of $n runs"
+  [ $unrun = 0 ] || say "flaky $suite (all skipped): in $unrun of $n runs"
+  [ -z "$names" ] && [ $unnamed = 0 ] && [ $unrun = 0 ]
 }
