@@ -22,6 +22,7 @@ mod logging;
 mod metrics;
 mod moment;
 mod noise;
+mod number;
 mod output;
 mod process;
 mod processors;

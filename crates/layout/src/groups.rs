@@ -22,8 +22,16 @@ pub enum GroupsError {
     /// A job without storage is none.
     #[error("no node stores files")]
     Empty,
+    /// More than there are.
+    #[error("{count} nodes cannot store files: the job has only {nodes}")]
+    TooMany {
+        /// Asked for.
+        count: u16,
+        /// Of the job.
+        nodes: u16,
+    },
     /// One that the job does not have.
-    #[error("node {node} cannot store files: the job has {nodes} nodes")]
+    #[error("there is no node {node}: the last of the job is node {}", .nodes.saturating_sub(1))]
     NoSuchNode {
         /// Which.
         node: u16,
@@ -57,7 +65,7 @@ impl Groups {
         // Below `nodes`, which is a `u16`, unless there are more groups than nodes.
         let storage: Vec<_> = (0..count).map(|group| first(group) as u16).collect();
         match count > nodes {
-            true => Err(GroupsError::NoSuchNode { node: nodes, nodes }),
+            true => Err(GroupsError::TooMany { count, nodes }),
             false => Self::new(nodes, &storage),
         }
     }

@@ -32,6 +32,9 @@ pub(crate) enum AreaPathError {
         /// Whose.
         job: String,
     },
+    /// Nothing has this name.
+    #[error("there is no file or directory {}", .0.display())]
+    Missing(PathBuf),
     /// Some other file system.
     #[error("{} is not in an area of any job", .0.display())]
     Elsewhere(PathBuf),
@@ -109,6 +112,7 @@ impl AreaPathError {
             Self::Elsewhere(_) | Self::NotCached(_) => {
                 Some("`hayase status` shows where the areas of a job are".to_owned())
             }
+            Self::Missing(_) => Some("check the name".to_owned()),
             Self::Local { .. } | Self::Refused { .. } => None,
         }
     }
@@ -117,6 +121,14 @@ impl AreaPathError {
     pub(crate) fn is_usage(&self) -> bool {
         !matches!(self, Self::Refused { .. })
     }
+}
+
+/// A path without links, of something that is there.
+pub(crate) fn found(path: &Path) -> Result<PathBuf, AreaPathError> {
+    path.canonicalize().map_err(|source| match source.kind() {
+        io::ErrorKind::NotFound => AreaPathError::Missing(path.to_owned()),
+        _ => AreaPathError::Refused { action: "find", path: path.to_owned(), source },
+    })
 }
 
 /// The arguments that were typed, to be typed again elsewhere.

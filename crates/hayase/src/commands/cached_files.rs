@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use super::AreaPathError;
+use super::area_path::found;
 use crate::config::Environment;
 use crate::job::{Job, JobId, Registry};
 use crate::wiring::status::CacheServer;
@@ -61,7 +62,7 @@ pub(crate) struct CachedFiles {
 impl CachedFiles {
     /// A file, or all files below a directory; links are not followed.
     pub(crate) fn below(path: &Path, environment: &Environment) -> anyhow::Result<Self> {
-        let whole = fs::canonicalize(path).with_context(|| format!("find {}", path.display()))?;
+        let whole = found(path)?;
         let jobs = Registry::open(&environment.runtime)?.living_first();
         let node_of = |job: &Job| {
             (0..job.settings.nodes).find_map(|node| {

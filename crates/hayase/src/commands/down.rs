@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
+use hayase_layout::ByteCount;
 use serde::Serialize;
 
 use super::job_arg::JobArg;
@@ -13,6 +14,7 @@ use crate::job::ledgers::{self, NotDurable};
 use crate::job::{JobId, Kind};
 use crate::launch::drain::Left;
 use crate::launch::stop::{How, Stopped, stop, stop_here};
+use crate::number::seconds;
 use crate::output::{Human, Output, Page};
 
 /// End a job: flush its cache area, stop its programs and servers, remove its areas
@@ -32,7 +34,7 @@ pub(crate) struct DownArgs {
     #[arg(long, conflicts_with = "keep")]
     discard: bool,
     /// Stop flushing after SECONDS [default: flush while it makes progress]
-    #[arg(long, value_name = "SECONDS", conflicts_with = "discard")]
+    #[arg(long, value_name = "SECONDS", value_parser = seconds(0), conflicts_with = "discard")]
     drain: Option<u32>,
     /// End only the part of the job on this host, contacting no other host (for epilog scripts)
     #[arg(long)]
@@ -59,6 +61,9 @@ See also:
 struct Down<'a> {
     job: &'a JobId,
     took_ms: u64,
+    /// Of a job that drains: with `--discard` nobody looked whether all is there.
+    #[serde(skip)]
+    tier: Option<&'a str>,
     #[serde(flatten)]
     stopped: Stopped,
 }
@@ -85,7 +90,9 @@ pub(crate) fn run(
         true => Status::Done,
         false => Status::Partly,
     };
-    output.show(&Down { job: &job.settings.job, took_ms, stopped })?;
+    let tier = job.settings.tier.as_ref().filter(|_| !args.discard);
+    let tier = tier.map(|tier| tier.place.as_str());
+    output.show(&Down { job: &job.settings.job, took_ms, tier, stopped })?;
     Ok(status)
 }
 
@@ -114,7 +121,16 @@ impl Human for Down<'_> {
                 });
             }
             Some(place) => page.pair("kept", &place.display()),
-            None => page.line("the areas `shared` and `local` were removed"),
+            None => {
+                if let Some(tier) = self.tier.filter(|_| self.stopped.left.is_nothing()) {
+                    let flushed = match ByteCount(self.stopped.left.flushed) {
+                        ByteCount::ZERO => String::new(),
+                        bytes => format!("; {bytes} flushed"),
+                    };
+                    page.line(&format!("everything of `cache` is in {tier}{flushed}"));
+                }
+                page.line("the areas `shared` and `local` were removed");
+            }
         }
     }
 }

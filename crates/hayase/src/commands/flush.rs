@@ -14,6 +14,7 @@ use crate::config::Environment;
 use crate::exit::Status;
 use crate::job::ledgers::NotDurable;
 use crate::launch::drain::{Left, drain};
+use crate::number::seconds;
 use crate::output::{Human, Output, Page, Stand};
 
 /// A file that can not be flushed is left after so many failures in a row.
@@ -31,7 +32,7 @@ pub(crate) struct FlushArgs {
     #[command(flatten)]
     job: JobArg,
     /// Give up after SECONDS [default: wait while files arrive]
-    #[arg(long, value_name = "SECONDS")]
+    #[arg(long, value_name = "SECONDS", value_parser = seconds(0))]
     timeout: Option<u32>,
     /// Read the flushed files back from the tier and compare them with what was sent
     #[arg(long)]

@@ -20,6 +20,7 @@ use super::serve::report;
 use super::transfer::{self, EndpointArg, KeyArgs};
 use crate::config::Environment;
 use crate::exit::Status;
+use crate::number::within;
 use crate::output::{Human, Output, Page};
 use crate::supervisor::daemon::{DaemonFailed, raise_open_files};
 use crate::supervisor::said::{DaemonSaid, Failure};
@@ -60,7 +61,7 @@ pub(crate) struct MountArgs {
     tell: bool,
     /// Timeout for an answer of Gfarm servers, in seconds
     #[arg(long, value_name = "SECONDS", default_value_t = GFARM_SECONDS_DEFAULT,
-          value_parser = clap::value_parser!(u64).range(1..=3600))]
+          value_parser = within::<u64>(1..=3600))]
     wait: u64,
     /// Emulate an older kernel: 4.18, 6.1, 6.6, 6.9
     #[arg(long, hide = true, value_name = "VERSION", default_value_t = KernelProfile::Native)]
@@ -107,6 +108,12 @@ pub(crate) enum MountPathError {
     /// What is in it would be hidden.
     #[error("{} is not empty", .0.display())]
     NotEmpty(PathBuf),
+    /// Nothing has this name.
+    #[error("there is no directory {}", .0.display())]
+    Missing(PathBuf),
+    /// A file can not show a tree.
+    #[error("the mount point {} is not a directory", .0.display())]
+    NoDirectory(PathBuf),
     /// A key, and nothing that could be sealed.
     #[error("a key was given, but {} holds no packs", .0.display())]
     NoPacks(PathBuf),
@@ -117,7 +124,8 @@ impl MountPathError {
     pub(crate) fn help(&self) -> Option<String> {
         Some(match self {
             Self::Nested { .. } => "mount it somewhere else".to_owned(),
-            Self::NotEmpty(_) => "mount it on an empty directory".to_owned(),
+            Self::NotEmpty(_) | Self::NoDirectory(_) => "mount it on an empty directory".to_owned(),
+            Self::Missing(_) => "check the name; `mkdir` makes a mount point".to_owned(),
             Self::NoPacks(_) => "name the directory that holds `.hayase-packs`".to_owned(),
             Self::Container(path) => match path.parent() {
                 Some(parent) => format!("mount the directory above it: {}", parent.display()),
@@ -206,6 +214,9 @@ fn has_packs(gfarm: &Gfarm) -> anyhow::Result<bool> {
 
 fn expect_empty(mount_point: &Path) -> anyhow::Result<()> {
     let failed = || format!("look into the mount point {}", mount_point.display());
+    if !mount_point.is_dir() {
+        return Err(MountPathError::NoDirectory(mount_point.to_owned()).into());
+    }
     let entries = std::fs::read_dir(mount_point).with_context(failed)?;
     // The directory that fsck(8) of ext4 keeps is nothing that anybody would miss.
     let is_seen = |entry: std::fs::DirEntry| entry.file_name() != "lost+found";
@@ -216,7 +227,12 @@ fn expect_empty(mount_point: &Path) -> anyhow::Result<()> {
 }
 
 fn canonical(path: &Path) -> anyhow::Result<PathBuf> {
-    path.canonicalize().with_context(|| format!("find the directory {}", path.display()))
+    match path.canonicalize() {
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
+            Err(MountPathError::Missing(path.to_owned()).into())
+        }
+        found => found.with_context(|| format!("find the directory {}", path.display())),
+    }
 }
 
 /// Serves the mount, or starts a process that does.

@@ -11,6 +11,7 @@ use crate::exit::Status;
 use crate::noise::fwq::{self, Measured, SAMPLES_MAX, WORK_MAX};
 use crate::noise::plot;
 use crate::noise::slowdown::{Baseline, Noise, Program, examine};
+use crate::number::within;
 use crate::output::{Human, Output, Page};
 use crate::processors::Processors;
 
@@ -39,12 +40,12 @@ pub(crate) struct NoiseArgs {
 
     /// Size of a work quantum: 2^BITS steps
     #[arg(long, short, value_name = "BITS", default_value_t = WORK_DEFAULT,
-          value_parser = clap::value_parser!(u8).range(1..=i64::from(WORK_MAX)))]
+          value_parser = within::<u8>(1..=WORK_MAX.into()))]
     work: u8,
 
     /// Number of work quanta on each processor
     #[arg(long, short = 'n', value_name = "COUNT", default_value_t = SAMPLES_DEFAULT,
-          value_parser = clap::value_parser!(u64).range(1..=SAMPLES_MAX))]
+          value_parser = within::<u64>(1..=SAMPLES_MAX))]
     count: u64,
 
     /// Sample to use as the noise-free baseline
@@ -53,7 +54,7 @@ pub(crate) struct NoiseArgs {
 
     /// Number of processes of the parallel program
     #[arg(long, value_name = "N", default_value_t = PROCESSES_DEFAULT,
-          value_parser = clap::value_parser!(u64).range(1..))]
+          value_parser = within::<u64>(1..=u64::MAX))]
     processes: u64,
 
     /// Milliseconds of computation between two synchronizations

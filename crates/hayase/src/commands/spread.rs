@@ -36,6 +36,7 @@ use crate::config::Environment;
 use crate::exit::Status;
 use crate::job::Job;
 use crate::launch::signals::Signals;
+use crate::number::within;
 use crate::output::Output;
 
 /// Which nodes copy what.
@@ -55,7 +56,7 @@ pub(crate) struct SpreadArgs {
     #[arg(long, value_name = "HOW", value_enum)]
     spread: Option<Spread>,
     /// Use only the first N nodes
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..))]
+    #[arg(long, value_name = "N", value_parser = within::<u16>(1..=u16::MAX.into()))]
     to_nodes: Option<u16>,
     #[command(flatten)]
     job: JobArg,
@@ -304,19 +305,22 @@ fn summed(ends: &[End], from_nodes: bool) -> End {
 
 /// `SRC:AREA/PATH`, as `run --in` takes it; the last colon counts.
 pub(crate) fn parse_in(text: &str) -> Result<(OsString, AreaPlace), String> {
-    let (source, place) = text.rsplit_once(':').ok_or("write SRC:AREA/PATH")?;
+    let (source, place) = text.rsplit_once(':').ok_or(IN_EXPECTED)?;
     if source.is_empty() {
-        return Err("write SRC:AREA/PATH".to_owned());
+        return Err(IN_EXPECTED.to_owned());
     }
     Ok((source.into(), AreaPlace::parse(place).map_err(|error| error.to_string())?))
 }
 
+const IN_EXPECTED: &str = "expected SRC:AREA/PATH, for example s3://bucket/data:shared/in";
+const OUT_EXPECTED: &str = "expected AREA/PATH:DST, for example shared/out:s3://bucket/out";
+
 /// `AREA/PATH:DST`, as `run --out` takes it; the first colon counts.
 pub(crate) fn parse_out(text: &str) -> Result<(AreaPlace, OsString), String> {
-    let (place, target) = text.split_once(':').ok_or("write AREA/PATH:DST")?;
+    let (place, target) = text.split_once(':').ok_or(OUT_EXPECTED)?;
     let place = AreaPlace::parse(place).map_err(|error| error.to_string())?;
     match target {
-        "" => Err("write AREA/PATH:DST".to_owned()),
+        "" => Err(OUT_EXPECTED.to_owned()),
         _ => Ok((place, target.into())),
     }
 }

@@ -19,6 +19,7 @@ use super::transfer::{self, CopyArgs, EndpointArg, KeyArgs, PackArgs, Remembered
 use crate::config::Environment;
 use crate::count::counted;
 use crate::exit::Status;
+use crate::number::within;
 use crate::output::{Human, Output, Page};
 use crate::wiring::places;
 
@@ -134,7 +135,7 @@ struct VerifyArgs {
     #[arg(long)]
     exact: bool,
     /// Number of threads that read
-    #[arg(long, value_name = "N", help_heading = PERFORMANCE, default_value_t = VERIFY_THREADS as u64, value_parser = clap::value_parser!(u64).range(1..=64))]
+    #[arg(long, value_name = "N", help_heading = PERFORMANCE, default_value_t = VERIFY_THREADS as u64, value_parser = within::<u64>(1..=64))]
     threads: u64,
     #[command(flatten, next_help_heading = KEYS)]
     key: KeyArgs,

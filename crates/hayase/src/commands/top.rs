@@ -10,6 +10,7 @@ use super::status::{JobStatus, NodeStatus, look_at};
 use crate::config::Environment;
 use crate::exit::Status;
 use crate::moment;
+use crate::number::{seconds, within};
 use crate::output::{Human, Output, Page};
 use crate::wiring::status::{AreaMoved, Served};
 
@@ -27,10 +28,10 @@ pub(crate) struct TopArgs {
     job: JobArg,
     /// Seconds between two updates
     #[arg(long, value_name = "SECONDS", default_value_t = INTERVAL_SECONDS_DEFAULT,
-          value_parser = clap::value_parser!(u32).range(1..))]
+          value_parser = seconds(1))]
     interval: u32,
     /// Number of updates [default: until the job ends]
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    #[arg(long, value_name = "N", value_parser = within::<u32>(1..=u32::MAX.into()))]
     count: Option<u32>,
 }
 

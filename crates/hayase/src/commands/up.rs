@@ -25,6 +25,7 @@ use crate::launch::signals::{ENDING, Signals};
 use crate::launch::tree::way::FANOUT_DEFAULT;
 use crate::launch::{PlanError, ground, plan, start};
 use crate::metrics::listener::parse_address;
+use crate::number::{seconds, within};
 use crate::output::{Human, Output, Page};
 use crate::size::{self, SizeError};
 use crate::supervisor::said::Ready;
@@ -65,7 +66,7 @@ pub(crate) struct UpArgs {
     #[arg(long, conflicts_with_all = ["stripe", "width"], help_heading = JOB)]
     pub(crate) no_mounts: bool,
     /// Give up if not all nodes are up after this many seconds
-    #[arg(long, value_name = "SECONDS", default_value_t = START_SECONDS_DEFAULT, help_heading = JOB)]
+    #[arg(long, value_name = "SECONDS", default_value_t = START_SECONDS_DEFAULT, value_parser = seconds(0), help_heading = JOB)]
     pub(crate) timeout: u32,
 
     /// Directory on the local disk of each node [default: below $TMPDIR or /tmp]
@@ -114,7 +115,7 @@ pub(crate) struct UpArgs {
     pub(crate) ssh: Option<String>,
     /// Number of hosts that each host starts directly; those start the rest
     #[arg(long, value_name = "N", conflicts_with = "nodes", default_value_t = FANOUT_DEFAULT,
-          value_parser = clap::value_parser!(u16).range(1..), help_heading = NODES)]
+          value_parser = within::<u16>(1..=u16::MAX.into()), help_heading = NODES)]
     pub(crate) fanout: u16,
     /// Path of the hayase binary on the other hosts [default: the same as here]
     #[arg(long, value_name = "PATH", conflicts_with = "nodes", help_heading = NODES)]
@@ -134,7 +135,7 @@ pub(crate) struct UpArgs {
     #[arg(long, value_name = "WHEN", requires = "tier", help_heading = CACHE)]
     pub(crate) deadline: Option<String>,
     /// Flush files that stay open for writing every SECONDS; 0 turns this off
-    #[arg(long, value_name = "SECONDS", requires = "tier", default_value_t = FLUSH_OPEN_SECONDS_DEFAULT,
+    #[arg(long, value_name = "SECONDS", requires = "tier", default_value_t = FLUSH_OPEN_SECONDS_DEFAULT, value_parser = seconds(0),
           help_heading = CACHE)]
     pub(crate) flush_open: u32,
     /// Inject faults into the tier

@@ -36,9 +36,9 @@ pub(crate) struct Left {
     pub(crate) conflicts: Vec<String>,
     /// Nodes of which nothing is known.
     pub(crate) unknown: Vec<u16>,
-    /// Bytes that went to the tier since the servers began.
-    #[serde(skip)]
-    flushed: u64,
+    /// Bytes that went to the tier since the servers began, of those that answer.
+    #[serde(rename = "flushed_bytes")]
+    pub(crate) flushed: u64,
     /// More may still reach the tier: a node that has not ended has unsent files, or does not answer.
     #[serde(skip)]
     may_move: bool,

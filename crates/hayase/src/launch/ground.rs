@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use super::cover::cover;
-use super::plan::{Plan, PlanError};
+use super::plan::{Plan, PlanError, reason};
 use crate::config::Environment;
 use crate::job::{
     Job, JobDir, JobError, Kind, Registry, Settings, expect_safe_way, is_ours, make_private,
@@ -86,10 +86,7 @@ fn fill(dir: &JobDir, settings: &Settings, registry: &Registry) -> anyhow::Resul
     claim_storage(settings)?;
     for place in (0..settings.nodes).flat_map(|node| settings.area_mounts(node)) {
         let made = make_all(&place, &mut Vec::new());
-        made.map_err(|error| PlanError::MountPoint {
-            path: place.clone(),
-            why: error.to_string(),
-        })?;
+        made.map_err(|error| PlanError::MountPoint { path: place.clone(), why: reason(&error) })?;
         expect_safe_way(&place)?;
     }
     cover(settings);

@@ -467,7 +467,7 @@ fn holds_nothing(path: &Path) -> io::Result<bool> {
 }
 
 /// An I/O error in lower case and without its number.
-fn reason(error: &io::Error) -> String {
+pub(crate) fn reason(error: &io::Error) -> String {
     let text = error.to_string();
     let text = text.split(" (os error").next().unwrap_or_default();
     text.to_lowercase()

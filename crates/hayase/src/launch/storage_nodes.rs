@@ -131,9 +131,9 @@ mod tests {
     fn what_is_wrong_is_said() {
         for (text, expected) in [
             ("0", "--storage-nodes 0: no node stores files"),
-            ("9", "the job has 8 nodes"),
-            ("7-8", "node 8 cannot store files: the job has 8 nodes"),
-            ("7-65535", "node 8 cannot store files"),
+            ("9", "9 nodes cannot store files: the job has only 8"),
+            ("7-8", "there is no node 8: the last of the job is node 7"),
+            ("7-65535", "there is no node 8"),
             ("3-1", "`3-1` is not a node number or a range"),
             ("1,-", "`-` is not a node number or a range"),
             ("99999,1", "`99999` is not a node number or a range"),

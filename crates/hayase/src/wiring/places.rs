@@ -111,7 +111,7 @@ impl PlaceError {
             Self::Make { source, .. } if source.kind() == io::ErrorKind::AlreadyExists => {
                 Some("a file or a broken link has this name: move it away".into())
             }
-            Self::Make { .. } => None,
+            Self::Make { .. } => Some("choose another place, or create the directory above it".into()),
         }
     }
 

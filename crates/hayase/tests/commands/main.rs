@@ -22,3 +22,4 @@ mod printed;
 mod spread;
 mod stage;
 mod support;
+mod wrong_inputs;

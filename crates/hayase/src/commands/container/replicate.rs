@@ -10,6 +10,7 @@ use serde::Serialize;
 
 use crate::count::counted;
 use crate::exit::Status;
+use crate::number::within;
 use crate::output::{Human, Output, Page};
 use crate::wiring::places::gfarm_url;
 
@@ -27,7 +28,7 @@ pub(crate) struct ReplicateArgs {
     #[arg(value_name = "FILE")]
     file: OsString,
     /// Number of hosts that hold each part
-    #[arg(short = 'n', long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=64))]
+    #[arg(short = 'n', long, value_name = "N", value_parser = within::<u32>(1..=64))]
     copies: u32,
     /// Timeout for one copy, in seconds
     #[arg(long, value_name = "SECONDS", default_value_t = COPY_SECONDS_DEFAULT)]

@@ -11,6 +11,7 @@ use super::{Area, AreaPlace, How, Order, Spread, SpreadError, area, first_nodes,
 use crate::commands::transfer::{self, CopyArgs, End, PackArgs};
 use crate::exit::Status;
 use crate::job::Job;
+use crate::number::within;
 use crate::output::Output;
 
 /// Which nodes copy what: what goes out is copied once.
@@ -27,7 +28,7 @@ pub(crate) struct OutSpreadArgs {
     #[arg(long, value_name = "HOW", value_enum, conflicts_with = "background")]
     spread: Option<OutSpread>,
     /// Use only the first N nodes
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..), conflicts_with = "background")]
+    #[arg(long, value_name = "N", value_parser = within::<u16>(1..=u16::MAX.into()), conflicts_with = "background")]
     from_nodes: Option<u16>,
 }
 

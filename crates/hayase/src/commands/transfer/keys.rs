@@ -36,7 +36,13 @@ impl KeyError {
         match self {
             Self::Format(error) => error.help().map(str::to_owned),
             Self::NeedsPacks => Some("add --pack 16MiB".to_owned()),
-            _ => None,
+            Self::File { .. } => {
+                Some("check the name of the file, and whether you may read it".to_owned())
+            }
+            Self::Variable { name } => Some(format!("export {name}, in this shell")),
+            Self::Command { .. } => {
+                Some("run it in a shell: it has to print the key, and end with 0".to_owned())
+            }
         }
     }
 }

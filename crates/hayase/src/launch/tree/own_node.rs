@@ -17,7 +17,7 @@ use crate::job::{
     make_private as make_private_path,
 };
 use crate::launch::ground::{claim_storage, make_all};
-use crate::launch::plan::{PlanError, check_mount_point, check_room, check_storage};
+use crate::launch::plan::{PlanError, check_mount_point, check_room, check_storage, reason};
 
 /// Makes what node `node` needs; true when the job directory is this node's own. On failure nothing stays.
 pub(crate) fn prepare(
@@ -88,7 +88,7 @@ fn make_places(
     for place in mounts {
         make_all(place, made).map_err(|error| PlanError::MountPoint {
             path: place.to_owned(),
-            why: error.to_string(),
+            why: reason(&error),
         })?;
         expect_safe_way(place)?;
     }
