@@ -62,6 +62,22 @@ fn kernel_is_counted(scene: &Scene<'_>) -> TestResult {
     if scene.job.has_passthrough() {
         ensure!(after.1 - before.1 < BYTES, "{} bytes passed the server", after.1 - before.1);
     }
+    let said = |args: &[&str]| -> anyhow::Result<String> {
+        let mut command = std::process::Command::new(binary()?);
+        command.args(args).arg("--job").arg(scene.job.tree().job_dir());
+        Ok(run(&mut command, Duration::from_secs(40))?.success()?.stdout)
+    };
+    let page = std::env::temp_dir().join(format!("report-{}.html", std::process::id()));
+    said(&["report", "--output", page.to_str().context("a path in UTF-8")?])?;
+    let html = std::fs::read_to_string(&page)?;
+    std::fs::remove_file(&page)?;
+    ensure!(html.contains("written to the areas"), "not in the report: {html}");
+    ensure!(!html.contains("0 B</b><span>written to the areas"), "{html}");
+    let metrics = said(&["status", "--prometheus"])?;
+    let counted =
+        metrics.lines().filter(|line| line.starts_with("hayase_area_written_bytes_total"));
+    let total: f64 = counted.filter_map(|line| line.rsplit(' ').next()?.parse::<f64>().ok()).sum();
+    ensure!(total >= BYTES as f64, "{metrics}");
     Ok(())
 }
 
@@ -94,8 +110,9 @@ fn idle_with_a_tier() -> TestResult {
 /// All processes of a job that was used a moment ago.
 fn expect_rest(job: &Job) -> TestResult {
     const SECONDS: u64 = 10;
-    /// Of a build without optimization, beside other tests.
-    const MILLISECONDS_MAX: u64 = 10;
+    /// What a loop without any pause exceeds by far; what polls is seen by its wake-ups, which do not depend on what else
+    /// the machine does.
+    const MILLISECONDS_MAX: u64 = 200;
     /// Two heartbeats, each with a few timers of the runtime, and threads that end.
     const WAKES_MAX: u64 = 3 * SECONDS;
     std::thread::sleep(Duration::from_secs(7));
