@@ -10,12 +10,8 @@ use crate::{sources, stem};
 fn every_promise_has_its_test() {
     let tree = Tree::here();
     let promises = tree.read("docs/SEMANTICS.md");
-    let tests: Vec<Source> = sources(&tree).collect();
-    let names: BTreeSet<&str> = tests.iter().flat_map(|source| names_in(&source.text)).collect();
-    let scripts: Vec<Source> =
-        tree.ending(".sh").filter(|script| script.path.starts_with("tests/")).collect();
-    let exists =
-        |name: &str| names.contains(name) || scripts.iter().any(|script| is_tried_by(script, name));
+    let tests = Tests::of(&tree);
+    let exists = |name: &str| tests.has(name);
     let mut findings = Vec::new();
     let mut kept = 0;
     // A promise is a line that begins with `- `; it ends with `Test: ` and names in backticks.
@@ -35,6 +31,75 @@ fn every_promise_has_its_test() {
     }
     expect_none("each promise names a test that exists", &findings);
     assert!(kept >= 40, "only {kept} tests are named: did the form of the page change?");
+}
+
+/// Pages about faults name tests in their tables.
+#[test]
+fn tests_that_pages_about_faults_name_exist() {
+    let tree = Tree::here();
+    let tests = Tests::of(&tree);
+    let (mut findings, mut named) = (Vec::new(), 0);
+    for page in ["docs/design/000-faults.md", "docs/design/006-kept-files.md", "docs/SECURITY.md"] {
+        for (number, line) in tree.read(page).lines().enumerate() {
+            let words = line.split('`').skip(1).step_by(2).filter(|word| is_sentence(word));
+            for name in words {
+                named += 1;
+                if !tests.has(name) {
+                    findings.push(format!("{page}:{}: there is no test `{name}`", number + 1));
+                }
+            }
+        }
+    }
+    expect_none("each test that a page about faults names exists", &findings);
+    assert!(named >= 20, "only {named} tests are named: did the form of the pages change?");
+}
+
+/// Four words or more, as names of tests are; attributes and fields are shorter.
+fn is_sentence(word: &str) -> bool {
+    let is_name = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_';
+    word.chars().all(is_name) && word.matches('_').count() >= 3
+}
+
+/// The figures that the picture of the README shows stand in its table.
+#[test]
+fn figures_of_the_picture_are_those_of_the_readme() {
+    let tree = Tree::here();
+    let (readme, picture) = (tree.read("README.md"), tree.read("docs/pictures/figures.svg"));
+    let shown = picture.split("class=\"figure\"").skip(1);
+    let figures: Vec<&str> = shown
+        .filter_map(|rest| rest.split_once('>')?.1.split('<').next())
+        .filter(|figure| *figure != "1")
+        .collect();
+    assert_eq!(figures.len(), 8, "{figures:?}");
+    let table: BTreeSet<&str> =
+        readme.lines().filter(|line| line.starts_with("| ")).flat_map(figures_in).collect();
+    for figure in figures {
+        assert!(table.contains(figure), "{figure} is not in the table of README.md");
+    }
+}
+
+fn figures_in(line: &str) -> impl Iterator<Item = &str> {
+    let is_part = |c: char| c.is_ascii_digit() || c == '.' || c == ',';
+    line.split(move |c: char| !is_part(c)).map(|figure| figure.trim_matches(['.', ',']))
+}
+
+/// All tests, by their names.
+struct Tests {
+    names: BTreeSet<String>,
+    scripts: Vec<Source>,
+}
+
+impl Tests {
+    fn of(tree: &Tree) -> Self {
+        let scripts = tree.ending(".sh").filter(|script| script.path.starts_with("tests/"));
+        let names =
+            |source: Source| -> Vec<String> { names_in(&source.text).map(str::to_owned).collect() };
+        Self { names: sources(tree).flat_map(names).collect(), scripts: scripts.collect() }
+    }
+
+    fn has(&self, name: &str) -> bool {
+        self.names.contains(name) || self.scripts.iter().any(|script| is_tried_by(script, name))
+    }
 }
 
 /// What a test may be called: names of functions (`fn name(`), and whatever stands between two quotes.
