@@ -1,4 +1,5 @@
-//! Commands that documents show, compared with the program's own: README, `docs/`, the other pages at the root.
+//! Commands that documents show, compared with the program's own: README, `docs/`, the other pages at the root; and those
+//! that messages of the program print (`tests/commands/printed.rs` types some of them).
 //!
 //! A line of a block of shell (```` ```sh ````, also with a reason not to run it: ```` ```sh,needs-slurm ````) is parsed
 //! as it would be when it is typed. Of `hayase ...` in the middle of a sentence the verb and the names of options must
@@ -52,6 +53,35 @@ fn pages() -> Vec<PathBuf> {
     }
     found.extend(["README.md", "CHANGELOG.md", "CONTRIBUTING.md"].map(|name| root().join(name)));
     found
+}
+
+/// Sources of the product.
+fn sources() -> Vec<PathBuf> {
+    let crates = fs::read_dir(root().join("crates")).unwrap().flatten();
+    let mut waiting: Vec<_> = crates.map(|entry| entry.path().join("src")).collect();
+    let mut found = Vec::new();
+    while let Some(folder) = waiting.pop() {
+        for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
+            let path = entry.path();
+            if path.is_dir() {
+                waiting.push(path);
+            } else if path.extension().is_some_and(|end| end == "rs") {
+                found.push(path);
+            }
+        }
+    }
+    found
+}
+
+/// What stands between backquotes in string literals, as far as lines tell: comments are left out, and this file.
+fn printed(source: &Path) -> Vec<(usize, String)> {
+    let text = fs::read_to_string(source).unwrap();
+    let is_comment = |line: &str| line.trim_start().starts_with("//");
+    let lines = text.lines().enumerate().filter(|(_, line)| !is_comment(line));
+    let spans = lines.flat_map(|(number, line)| {
+        line.split('`').skip(1).step_by(2).map(move |span| (number + 1, span.to_owned()))
+    });
+    spans.filter(|(_, span)| span.starts_with("hayase ")).collect()
 }
 
 fn code(page: &Path) -> Vec<Code> {
@@ -200,6 +230,7 @@ fn wrong_in_sentence(span: &str) -> Vec<String> {
             };
             match sub {
                 Some(sub) => path.push(sub),
+                None if bare == "help" => break,
                 None if bare.chars().all(|c| c.is_ascii_uppercase() || c == '.') => break,
                 None => {
                     wrong.push(format!("`{span}`: no command {bare}"));
@@ -261,4 +292,23 @@ fn commands_of_documents_exist() {
     }
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
     assert!(lines > 80, "only {lines} lines were found");
+}
+
+#[test]
+fn commands_that_messages_print_exist() {
+    let (mut wrong, mut found) = (Vec::new(), 0);
+    let own = Path::new(file!()).file_name();
+    for source in sources().iter().filter(|source| source.file_name() != own) {
+        for (line, span) in printed(source) {
+            // `{job}` stands for a word, `{}` and `hayase {name}` for whole commands.
+            let text = span.replace('{', "").replace('}', "");
+            let is_whole = text.split_whitespace().nth(1).is_none() || span.starts_with("hayase {");
+            found += 1;
+            let what = if is_whole { Vec::new() } else { wrong_in_sentence(&text) };
+            let place = source.strip_prefix(root()).unwrap_or(source).display();
+            wrong.extend(what.iter().map(|what| format!("{place}:{line}: {what}")));
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+    assert!(found > 80, "only {found} were found");
 }
