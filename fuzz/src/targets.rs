@@ -6,13 +6,14 @@ mod ledgers;
 mod messages;
 mod names;
 mod packs;
+mod s3;
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 
 use crate::Target;
 
 /// All of them.
-pub const TARGETS: [Target; 18] = [
+pub const TARGETS: [Target; 20] = [
     Target { name: "header", seeds: messages::headers, run: messages::header },
     Target { name: "peer-request", seeds: messages::peer_requests, run: messages::peer_request },
     Target { name: "peer-reply", seeds: messages::peer_replies, run: messages::peer_reply },
@@ -31,6 +32,8 @@ pub const TARGETS: [Target; 18] = [
     Target { name: "pack", seeds: packs::packs, run: packs::pack },
     Target { name: "pack-key", seeds: packs::keys, run: packs::key },
     Target { name: "sealed", seeds: packs::sealed_objects, run: packs::sealed },
+    Target { name: "s3-listing", seeds: s3::listings, run: s3::listing },
+    Target { name: "s3-head", seeds: s3::heads, run: s3::head },
 ];
 
 /// One number for anything that says what was done.

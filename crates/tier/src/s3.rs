@@ -8,11 +8,13 @@
 //!
 //! Rooms: [`settings`] and [`credentials`] (what a person says), [`client`] (one request, signed and
 //! repeated), `http` (the wire), `sign`, `fault` (what went wrong and what to do), `list`, `reader`,
-//! `upload`, `parts`, `kept` and `multipart`, `removal`, `marks`, `checksum`, `probe` (what this server can do),
+//! `upload`, `parts`, `answers` (decoders by themselves), `kept` and `multipart`, `removal`, `marks`, `checksum`, `probe` (what this server can do),
 //! `limits`.
 //! Not here: many small objects in one (packs), how many requests at once (`hayase-stage`).
 //! Source: Amazon S3 API reference; measured choices in `docs/design`.
 
+#[doc(hidden)]
+pub mod answers;
 mod checksum;
 mod client;
 mod credentials;

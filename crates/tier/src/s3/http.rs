@@ -16,6 +16,7 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 pub(super) use self::answer::Head;
+pub(super) use self::answer::parse as parse_head;
 use self::connection::Connection;
 pub(super) use self::pool::{Exchange, Pool};
 pub(super) use self::tls::client_config;

@@ -13,7 +13,7 @@ use crate::{Action, Depth, Entry, EntryKind, Key, ListRequest, ObjectMeta, Page,
 
 /// One name of a server's page.
 #[derive(Debug)]
-struct Listed {
+pub(super) struct Listed {
     /// The whole key, or what several keys begin with.
     name: Vec<u8>,
     /// `None`: several keys begin so.
@@ -22,10 +22,10 @@ struct Listed {
 
 /// A page of the server, in order.
 #[derive(Debug)]
-struct ServerPage {
-    names: Vec<Listed>,
+pub(super) struct ServerPage {
+    pub(super) names: Vec<Listed>,
     /// Where the next begins.
-    token: Option<String>,
+    pub(super) token: Option<String>,
 }
 
 pub(super) fn page(client: &Client, request: &ListRequest) -> Result<Page, TierError> {
@@ -106,7 +106,7 @@ fn ask(client: &Client, question: &Request<'_>) -> Result<ServerPage, Fault> {
     })
 }
 
-fn parse(root: &Element) -> Result<ServerPage, String> {
+pub(super) fn parse(root: &Element) -> Result<ServerPage, String> {
     let encoded = root.text_of("EncodingType") == Some("url");
     let decode = |text: &str| {
         if encoded { percent::decode(text) } else { text.as_bytes().to_vec() }

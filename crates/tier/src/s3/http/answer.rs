@@ -74,7 +74,7 @@ fn invalid(what: impl Into<String>) -> io::Error {
 }
 
 /// A head and its length, when it is complete.
-fn parse(bytes: &[u8]) -> io::Result<Option<(Head, usize)>> {
+pub(in crate::s3) fn parse(bytes: &[u8]) -> io::Result<Option<(Head, usize)>> {
     let mut lines = [httparse::EMPTY_HEADER; HEADERS_MAX];
     let mut answer = httparse::Response::new(&mut lines);
     let status = answer

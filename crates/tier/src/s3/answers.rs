@@ -1,0 +1,24 @@
+//! What a server answers, decoded without a server: for `fuzz/`, which sends broken and hostile bytes.
+
+use std::io;
+
+use super::http;
+use super::list;
+use super::xml::Element;
+
+/// Names of the listing in an XML document, and whether more follow.
+///
+/// # Errors
+/// Why it is not a listing.
+pub fn listing(document: &[u8]) -> Result<(usize, bool), String> {
+    let page = list::parse(&Element::parse(document)?)?;
+    Ok((page.names.len(), page.token.is_some()))
+}
+
+/// Status and length of the head of an HTTP answer; `None` where it is not complete.
+///
+/// # Errors
+/// Why it is not a head.
+pub fn head(bytes: &[u8]) -> io::Result<Option<(u16, usize)>> {
+    Ok(http::parse_head(bytes)?.map(|(head, length)| (head.status, length)))
+}
