@@ -108,8 +108,7 @@ impl Node {
             }
         }
         if !gone.is_empty() {
-            let names = Arc::clone(&self.names);
-            self.disk.run(move || names.sync().map_err(meta_refused)).await?;
+            self.names_synced().await?;
         }
         Ok(PeerReply::Gone(gone))
     }

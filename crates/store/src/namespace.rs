@@ -227,13 +227,12 @@ impl Namespace {
         Ok(self.store.get(key)?.is_some())
     }
 
-    /// Keeps what server 0 declared of lost nodes, as its caller writes it; survives a power cut.
+    /// Keeps what server 0 declared of lost nodes, as its caller writes it. Survives a power cut after [`Namespace::sync`].
     pub fn keep_members(&self, bytes: Vec<u8>) -> Result<(), NamespaceError> {
         let mut batch = Batch::new();
         batch.mark_essential();
         batch.put(keys::members(), bytes);
-        self.store.commit(batch)?;
-        Ok(self.store.sync()?)
+        Ok(self.store.commit(batch)?)
     }
 
     /// What [`Namespace::keep_members`] kept last.
@@ -241,14 +240,13 @@ impl Namespace {
         Ok(self.store.get(&keys::members())?)
     }
 
-    /// Keeps which incarnation of this server was declared lost last, as far as its processes were told;
-    /// survives a power cut.
+    /// Keeps which incarnation of this server was declared lost last, as far as its processes were told.
+    /// Survives a power cut after [`Namespace::sync`].
     pub fn keep_own_loss(&self, start_id: u64) -> Result<(), NamespaceError> {
         let mut batch = Batch::new();
         batch.mark_essential();
         batch.put(keys::own_loss(), codec::encode(&start_id));
-        self.store.commit(batch)?;
-        Ok(self.store.sync()?)
+        Ok(self.store.commit(batch)?)
     }
 
     /// What [`Namespace::keep_own_loss`] kept last.
@@ -258,15 +256,14 @@ impl Namespace {
         kept.map(|bytes| codec::decode(&key, &bytes)).transpose()
     }
 
-    /// Keeps, instead of what was kept before, of which files which nodes' gathered bytes come too late; survives a
-    /// power cut.
+    /// Keeps, instead of what was kept before, of which files which nodes' gathered bytes come too late. Survives a
+    /// power cut after [`Namespace::sync`].
     pub fn keep_late(&self, late: &[(InodeId, NodeId)]) -> Result<(), NamespaceError> {
         let mut batch = Batch::new();
         let late: Vec<_> = late.iter().map(|(ino, node)| (ino.0, node.0)).collect();
         batch.mark_essential();
         batch.put(keys::late(), codec::encode(&late));
-        self.store.commit(batch)?;
-        Ok(self.store.sync()?)
+        Ok(self.store.commit(batch)?)
     }
 
     /// What [`Namespace::keep_late`] kept last.

@@ -14,6 +14,7 @@ mod multiplexed;
 mod power_cut_recorded;
 mod recorded;
 mod resumed_recorded;
+mod slow_disk;
 mod starting;
 mod stray_parts;
 mod striped_copy;

@@ -6,6 +6,8 @@ use std::sync::{Arc, Condvar, Mutex};
 use hayase_store::area::CountedArea;
 use hayase_store::{Area, AreaError, AreaUsage, CrashDevice, Device, PartError};
 
+use super::slow_disk::{SlowDevice, SlowDisk};
+
 /// Open at first.
 #[derive(Debug, Default)]
 pub(crate) struct Gate {
@@ -37,7 +39,7 @@ impl Gate {
         drop(self.changed.wait_while(state, |state| state.waiting == 0).expect("no holder panics"));
     }
 
-    fn pass(&self) {
+    pub(super) fn pass(&self) {
         let mut state = self.state.lock().expect("no holder panics");
         state.waiting += 1;
         self.changed.notify_all();
@@ -53,6 +55,17 @@ pub(crate) struct Gated {
     pub(crate) gate: Arc<Gate>,
     /// In the place of its own.
     pub(crate) parts: Option<Arc<CrashDevice>>,
+    /// Below its files, if it is to be one.
+    pub(crate) slow: Option<Arc<SlowDisk>>,
+}
+
+impl Gated {
+    fn slowed(&self, files: Arc<dyn Device>, is_ledger: bool) -> Arc<dyn Device> {
+        match &self.slow {
+            Some(disk) => Arc::new(SlowDevice { files, disk: Arc::clone(disk), is_ledger }),
+            None => files,
+        }
+    }
 }
 
 impl Area for Gated {
@@ -74,9 +87,14 @@ impl Area for Gated {
 
     fn parts(&self) -> Result<Arc<dyn Device>, PartError> {
         self.gate.pass();
-        match &self.parts {
-            Some(parts) => Ok(Arc::clone(parts) as Arc<dyn Device>),
-            None => self.area.parts(),
-        }
+        let parts = match &self.parts {
+            Some(parts) => Arc::clone(parts) as Arc<dyn Device>,
+            None => self.area.parts()?,
+        };
+        Ok(self.slowed(parts, false))
+    }
+
+    fn ledger_device(&self) -> Result<Arc<dyn Device>, PartError> {
+        Ok(self.slowed(self.area.ledger_device()?, true))
     }
 }
