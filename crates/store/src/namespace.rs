@@ -292,6 +292,16 @@ impl Namespace {
         Ok(self.store.sync()?)
     }
 
+    /// Whether transactions come faster than the storage takes them ([`MetaStore::is_behind`]).
+    pub fn is_behind(&self) -> bool {
+        self.store.is_behind()
+    }
+
+    /// Waits until it has taken enough of them.
+    pub fn catch_up(&self) -> Result<(), NamespaceError> {
+        Ok(self.store.catch_up()?)
+    }
+
     fn release(&self, state: MutexGuard<'_, State>) {
         *self.holder.lock().expect("no holder of this lock panics") = None;
         drop(state);
