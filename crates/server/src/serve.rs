@@ -291,6 +291,7 @@ fn node(
         ranges: Ranges::default(),
         network: ground.network,
         disk: ground.disk,
+        catching_up: Default::default(),
         clock: ground.clock,
         homes: Homes::new(Late::from_former_life(late)),
         kept_room: Default::default(),

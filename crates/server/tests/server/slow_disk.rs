@@ -1,11 +1,16 @@
 //! A disk that takes very long to make anything durable: its server answers what needs no disk, and its node is not lost.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc;
+use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use hayase_layout::InodeId;
+use hayase_store::namespace::INODE_BLOCK;
+use hayase_wire::message::FileKind;
 
-use crate::cluster::{Cluster, eventually, write_again, write_new};
+use crate::cluster::{Cluster, Process, eventually, write_again, write_new};
 use crate::starting::lost;
 
 const ROOT: InodeId = InodeId::ROOT;
@@ -14,39 +19,121 @@ const NOBODY: [u16; 0] = [];
 /// A server that waits for its disk answers nothing, and the test would wait with it.
 const ANSWER_MAX: Duration = Duration::from_secs(15);
 
-/// What `ask` returns, which must not take long.
-fn answered<T: Send + 'static>(ask: impl FnOnce() -> T + Send + 'static) -> T {
+/// Of what is asked meanwhile, where it does not matter how long that is.
+const WHILE: Duration = Duration::from_secs(1);
+
+/// A server that is connected is declared lost 20 s after its last heartbeat, which come each 5 s; and the look for it.
+const LOSS: Duration = Duration::from_secs(27);
+
+/// Asks again and again for so long; none of that may take long.
+fn asking<T: Send + 'static>(
+    long: Duration,
+    mut on: T,
+    mut ask: impl FnMut(&mut T) + Send + 'static,
+) -> T {
+    let until = Instant::now() + long;
     let (tell, told) = mpsc::channel();
-    let asked = std::thread::spawn(move || {
-        // Somebody may not wait any more.
-        let _ = tell.send(ask());
+    let asks = std::thread::spawn(move || {
+        while Instant::now() < until {
+            ask(&mut on);
+            // Somebody may not wait any more.
+            let _ = tell.send(());
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        on
     });
-    match told.recv_timeout(ANSWER_MAX) {
-        Ok(answer) => answer,
-        Err(mpsc::RecvTimeoutError::Timeout) => panic!("the server waits for its disk"),
-        Err(mpsc::RecvTimeoutError::Disconnected) => panic!("{:?}", asked.join().err()),
+    loop {
+        match told.recv_timeout(ANSWER_MAX) {
+            Ok(()) => {}
+            Err(mpsc::RecvTimeoutError::Timeout) => panic!("the server waits for its disk"),
+            Err(mpsc::RecvTimeoutError::Disconnected) => return asks.join().expect("no panic"),
+        }
     }
+}
+
+/// A process of server 1 that asks for something that needs the disk.
+fn in_vain<T: Send + 'static>(
+    cluster: &Cluster,
+    ask: impl FnOnce(&mut Process) -> T + Send + 'static,
+) -> JoinHandle<T> {
+    let mut process = cluster.process(1);
+    std::thread::spawn(move || ask(&mut process))
 }
 
 /// Server 0 answers meanwhile.
 #[test]
 fn a_loss_is_told_when_it_is_durable_and_not_before() {
     let mut cluster = Cluster::up_on_slow_disks(3, None);
-    let (mut on_0, mut on_2) = (cluster.process(0), cluster.process(2));
+    let (mut on_0, on_2) = (cluster.process(0), cluster.process(2));
     let ino = write_new(&mut on_0, ROOT, "of-0", b"bytes");
     cluster.disk(0).gate.close();
     cluster.kill(1);
     cluster.disk(0).gate.until_somebody_waits();
-    let (mut on_0, mut on_2) = answered(move || {
-        let until = Instant::now() + Duration::from_secs(1);
-        while Instant::now() < until {
-            assert_eq!((lost(&mut on_0), lost(&mut on_2)), (NOBODY.into(), NOBODY.into()));
-            write_again(&mut on_0, ino, b"other bytes");
-        }
-        (on_0, on_2)
+    let (mut on_0, mut on_2) = asking(WHILE, (on_0, on_2), move |(on_0, on_2)| {
+        assert_eq!((lost(on_0), lost(on_2)), (NOBODY.into(), NOBODY.into()));
+        write_again(on_0, ino, b"other bytes");
     });
     cluster.disk(0).gate.open();
     for process in [&mut on_0, &mut on_2] {
         eventually("the loss is told", || lost(process) == [1]);
     }
+}
+
+/// A sync of a file, and then the reservation of inode numbers, of which the last are used up meanwhile.
+#[test]
+fn a_slow_disk_is_not_a_lost_node() {
+    let cluster = Cluster::up_on_slow_disks(2, None);
+    let (on_0, mut on_1) = (cluster.process(0), cluster.process(1));
+    let ino = write_new(&mut on_1, ROOT, "of-1", b"bytes");
+    let dir = on_1.create(ROOT, "dir", FileKind::Directory).expect("made").ino;
+    let disk = cluster.disk(1);
+    disk.gate.close();
+    let syncs = in_vain(&cluster, move |process| process.fsync(ino));
+    disk.gate.until_somebody_waits();
+    let made = Arc::new(AtomicU64::new(0));
+    let count = Arc::clone(&made);
+    let makes = in_vain(&cluster, move |process| {
+        for i in 0..INODE_BLOCK {
+            process.create(dir, &format!("{i}"), FileKind::Fifo).expect("made");
+            count.fetch_add(1, Ordering::AcqRel);
+        }
+    });
+    let (mut on_0, mut on_1) = asking(LOSS, (on_0, on_1), move |(on_0, on_1)| {
+        assert_eq!(lost(on_0), NOBODY);
+        assert_eq!(on_0.attr(ino).expect("it is reached").size, 5);
+        write_again(on_1, ino, b"other");
+    });
+    assert!(!syncs.is_finished() && !makes.is_finished(), "the disk is slow");
+    let made = made.load(Ordering::Acquire);
+    assert!(made > INODE_BLOCK * 3 / 4, "{made}: who finds a number left waits for none");
+    disk.gate.open();
+    syncs.join().expect("no panic").expect("synced");
+    makes.join().expect("no panic");
+    assert_eq!(lost(&mut on_0), NOBODY);
+    on_1.create(dir, "one more", FileKind::Regular).expect("made");
+}
+
+#[test]
+fn a_backlog_of_names_holds_up_only_who_adds_to_it() {
+    let cluster = Cluster::up_on_slow_disks(2, None);
+    let mut on_1 = cluster.process(1);
+    let ino = write_new(&mut on_1, ROOT, "of-1", b"bytes");
+    let disk = cluster.disk(1);
+    disk.gate.close();
+    disk.is_behind.store(true, Ordering::Release);
+    let adds: Vec<_> = (0..40)
+        .map(|i| {
+            in_vain(&cluster, move |process| {
+                process.create(ROOT, &format!("more{i}"), FileKind::Regular).expect("made")
+            })
+        })
+        .collect();
+    disk.gate.until_somebody_waits();
+    asking(WHILE, on_1, move |on_1| {
+        assert_eq!(on_1.attr(ino).expect("its attributes").size, 5);
+        assert_eq!(on_1.read(ino, 0, 5).expect("its bytes"), b"bytes");
+    });
+    assert!(!adds.iter().any(JoinHandle::is_finished), "they wait for the disk");
+    disk.gate.open();
+    adds.into_iter().for_each(|add| drop(add.join().expect("no panic")));
 }

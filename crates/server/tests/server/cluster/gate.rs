@@ -2,6 +2,7 @@
 
 use std::path::Path;
 use std::sync::{Arc, Condvar, Mutex};
+use std::time::Duration;
 
 use hayase_store::area::CountedArea;
 use hayase_store::{Area, AreaError, AreaUsage, CrashDevice, Device, PartError};
@@ -33,10 +34,12 @@ impl Gate {
         self.changed.notify_all();
     }
 
-    /// Returns when somebody waits.
+    /// Returns when somebody waits, who is waited for 30 s.
     pub(crate) fn until_somebody_waits(&self) {
         let state = self.state.lock().expect("no holder panics");
-        drop(self.changed.wait_while(state, |state| state.waiting == 0).expect("no holder panics"));
+        let nobody = |state: &mut State| state.waiting == 0;
+        let waited = self.changed.wait_timeout_while(state, Duration::from_secs(30), nobody);
+        assert!(!waited.expect("no holder panics").1.timed_out(), "nobody waits at the gate");
     }
 
     pub(super) fn pass(&self) {

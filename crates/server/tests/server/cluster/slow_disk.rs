@@ -45,6 +45,16 @@ impl MetaStore for SlowNames {
         self.disk.gate.pass();
         self.names.sync()
     }
+
+    fn is_behind(&self) -> bool {
+        self.disk.is_behind.load(Ordering::Acquire)
+    }
+
+    fn catch_up(&self) -> Result<(), MetaError> {
+        self.disk.gate.pass();
+        self.disk.is_behind.store(false, Ordering::Release);
+        Ok(())
+    }
 }
 
 /// Files on it.
