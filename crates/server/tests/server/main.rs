@@ -9,6 +9,7 @@ mod cached_xattrs;
 mod cluster;
 mod crash_points;
 mod kept_names;
+mod lost_bytes;
 mod lost_replies;
 mod multiplexed;
 mod power_cut_recorded;
