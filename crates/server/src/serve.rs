@@ -104,6 +104,7 @@ async fn run(
     if node.cache.is_some() {
         node.make_cache_root()?;
         tasks.spawn_local(Rc::clone(&node).keep_flushing());
+        tasks.spawn_local(Rc::clone(&node).keep_ledger_short());
     }
     tasks.spawn_local(Rc::clone(&node).watch_homes());
     node.recover().await;

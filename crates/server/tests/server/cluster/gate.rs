@@ -63,9 +63,9 @@ pub(crate) struct Gated {
 }
 
 impl Gated {
-    fn slowed(&self, files: Arc<dyn Device>, is_ledger: bool) -> Arc<dyn Device> {
+    fn slowed(&self, files: Arc<dyn Device>) -> Arc<dyn Device> {
         match &self.slow {
-            Some(disk) => Arc::new(SlowDevice { files, disk: Arc::clone(disk), is_ledger }),
+            Some(disk) => Arc::new(SlowDevice { files, disk: Arc::clone(disk) }),
             None => files,
         }
     }
@@ -94,10 +94,10 @@ impl Area for Gated {
             Some(parts) => Arc::clone(parts) as Arc<dyn Device>,
             None => self.area.parts()?,
         };
-        Ok(self.slowed(parts, false))
+        Ok(self.slowed(parts))
     }
 
     fn ledger_device(&self) -> Result<Arc<dyn Device>, PartError> {
-        Ok(self.slowed(self.area.ledger_device()?, true))
+        Ok(self.slowed(self.area.ledger_device()?))
     }
 }

@@ -3,7 +3,7 @@
 use std::os::fd::OwnedFd;
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use hayase_layout::LocalOffset;
 use hayase_store::device::uring::Transfer;
@@ -18,8 +18,6 @@ pub(crate) struct SlowDisk {
     pub(crate) gate: Gate,
     /// The names say that the disk is behind, until the gate is open.
     pub(crate) is_behind: AtomicBool,
-    /// Syncs of the ledger that began.
-    pub(crate) ledger_syncs: AtomicU64,
 }
 
 /// Names on it.
@@ -61,12 +59,11 @@ impl MetaStore for SlowNames {
 pub(super) struct SlowDevice {
     pub(super) files: Arc<dyn Device>,
     pub(super) disk: Arc<SlowDisk>,
-    pub(super) is_ledger: bool,
 }
 
 impl SlowDevice {
     fn slow(&self, file: Arc<dyn DeviceFile>) -> Arc<dyn DeviceFile> {
-        Arc::new(SlowFile { file, disk: Arc::clone(&self.disk), is_ledger: self.is_ledger })
+        Arc::new(SlowFile { file, disk: Arc::clone(&self.disk) })
     }
 }
 
@@ -95,7 +92,6 @@ impl Device for SlowDevice {
 struct SlowFile {
     file: Arc<dyn DeviceFile>,
     disk: Arc<SlowDisk>,
-    is_ledger: bool,
 }
 
 impl DeviceFile for SlowFile {
@@ -116,9 +112,6 @@ impl DeviceFile for SlowFile {
     }
 
     fn sync(&self, data_only: bool) -> Result<(), PartError> {
-        if self.is_ledger {
-            self.disk.ledger_syncs.fetch_add(1, Ordering::AcqRel);
-        }
         self.disk.gate.pass();
         self.file.sync(data_only)
     }
