@@ -64,6 +64,7 @@ pub(crate) mod object_moves;
 pub(crate) mod order;
 pub(crate) mod paths;
 mod recorded;
+mod rewriting;
 mod striped_copy;
 pub(crate) mod synced;
 pub(crate) mod tombstones;
@@ -82,6 +83,8 @@ pub const CACHE_NAME: &[u8] = b".hayase-cache";
 pub(crate) struct Cache {
     pub(crate) tier: Arc<dyn Tier>,
     ledger: RefCell<Ledger>,
+    /// Its log may have become long.
+    ledger_is_long: Notify,
     /// Files that the tier does not have as the job wrote them.
     not_durable: RefCell<BTreeSet<InodeId>>,
     active: RefCell<HashMap<InodeId, Rc<Active>>>,
@@ -286,11 +289,13 @@ impl Cache {
         for record in left() {
             order.restored(record.ino, &record.path, record.after);
         }
+        ledger.rewrite_elsewhere();
         let tombstones = Tombstones::of(ledger.records());
         let last_tombstone = tombstones.last();
         Ok(Self {
             tier: settings.tier,
             ledger: RefCell::new(ledger),
+            ledger_is_long: Notify::new(),
             not_durable: RefCell::new(not_durable),
             active: RefCell::default(),
             paths: RefCell::default(),
@@ -343,6 +348,7 @@ impl Cache {
         }
         let (ino, state, path) = (record.ino, record.state, record.path.clone());
         self.ledger.borrow_mut().put(record).map_err(ledger_refused)?;
+        self.look_at_ledger();
         let mut not_durable = self.not_durable.borrow_mut();
         if state.is_safe() {
             not_durable.remove(&ino);
@@ -352,6 +358,12 @@ impl Cache {
             self.order.borrow_mut().begun(ino, &path);
         }
         Ok(())
+    }
+
+    fn look_at_ledger(&self) {
+        if self.ledger.borrow().is_long() {
+            self.ledger_is_long.notify_one();
+        }
     }
 
     /// The file was renamed over another one, and may have to wait for its turn.
@@ -408,6 +420,7 @@ impl Cache {
         if let Err(error) = self.ledger.borrow_mut().remove(ino) {
             tracing::error!(%ino, %error, "the end of a file could not be written down");
         }
+        self.look_at_ledger();
         self.not_durable.borrow_mut().remove(&ino);
         self.order.borrow_mut().lost(ino);
         self.active.borrow_mut().remove(&ino);

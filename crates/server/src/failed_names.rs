@@ -61,6 +61,14 @@ impl MetaStore for EndingStore {
     fn sync(&self) -> Result<(), MetaError> {
         self.expect(self.store.sync())
     }
+
+    fn is_behind(&self) -> bool {
+        self.store.is_behind()
+    }
+
+    fn catch_up(&self) -> Result<(), MetaError> {
+        self.expect(self.store.catch_up())
+    }
 }
 
 #[cfg(test)]

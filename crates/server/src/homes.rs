@@ -238,11 +238,13 @@ impl Node {
     }
 
     /// What another than `node` handed on in time is in the part when this returns, however it came that nobody waits
-    /// for that one any more: it closed, was lost, or its server answered for a mount that did not.
+    /// for that one any more: it closed, was lost, or its server answered for a mount that did not. Nor does a power cut
+    /// let any of those in who come too late.
     async fn until_taken(&self, ino: InodeId, node: NodeId) {
         if !self.handed_on.is_idle() && !self.homes.takes_gathered(ino, node) {
             self.handed_on.until_settled(ino).await;
         }
+        self.late_durable().await;
     }
 
     /// What `node` may keep of attributes that it is about to be told.
@@ -276,11 +278,23 @@ impl Node {
         self.homes.take_no_more_gathered(ino, node);
     }
 
-    /// Before anybody goes on without those who are late: whoever does is woken later.
+    /// Before anybody goes on without those who are late: whoever does is woken later, and waits until a power cut does
+    /// not change it either ([`Node::late_durable`]).
     pub(crate) fn keep_late(&self) {
         let keep = |late: &[_]| self.names.keep_late(late);
         if let Err(error) = self.homes.late.keep(keep) {
             tracing::error!(%error, "whose gathered bytes come too late is forgotten if this server is killed");
+        }
+    }
+
+    /// What was kept of those who are late survives a power cut.
+    pub(crate) async fn late_durable(&self) {
+        let Some(written) = self.homes.late.not_durable() else { return };
+        match self.names_synced().await {
+            Ok(()) => self.homes.late.durable(written),
+            Err(error) => {
+                tracing::error!(%error, "whose gathered bytes come too late is forgotten if the power fails");
+            }
         }
     }
 

@@ -18,6 +18,9 @@ pub(crate) struct Late {
     kept: RefCell<BTreeSet<(InodeId, NodeId)>>,
     /// The disk is to have what is known.
     is_due: Cell<bool>,
+    /// How often it was given that, and how many of these survive a power cut.
+    written: Cell<u64>,
+    durable: Cell<u64>,
 }
 
 impl Late {
@@ -91,7 +94,18 @@ impl Late {
         keep(&known.iter().copied().collect::<Vec<_>>())?;
         self.kept.replace(known);
         self.is_due.set(false);
+        self.written.set(self.written.get() + 1);
         Ok(())
+    }
+
+    /// What was kept last, if a power cut may forget it: to be passed to [`Late::durable`] after a sync that begins now.
+    pub(crate) fn not_durable(&self) -> Option<u64> {
+        (self.durable.get() < self.written.get()).then(|| self.written.get())
+    }
+
+    /// So much of what was kept survives a power cut.
+    pub(crate) fn durable(&self, written: u64) {
+        self.durable.set(self.durable.get().max(written));
     }
 }
 
@@ -123,6 +137,22 @@ mod tests {
         late.add(F, A);
         assert_eq!(kept(&late), None);
         assert!(Late::from_former_life(vec![(F, A)]).has(F, A));
+    }
+
+    #[test]
+    fn what_was_kept_during_a_sync_waits_for_the_next_one() {
+        let late = Late::default();
+        assert_eq!(late.not_durable(), None);
+        late.add(F, A);
+        kept(&late);
+        let first = late.not_durable().expect("not yet");
+        late.add(InodeId(8), A);
+        kept(&late);
+        late.durable(first);
+        let second = late.not_durable().expect("the second is not");
+        late.durable(second);
+        late.durable(first);
+        assert_eq!(late.not_durable(), None);
     }
 
     #[test]

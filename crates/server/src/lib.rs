@@ -23,6 +23,7 @@ mod appends;
 mod beside;
 mod booked;
 mod cache;
+mod catching_up;
 mod clients;
 mod convert;
 mod crowd;

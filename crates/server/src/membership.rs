@@ -261,7 +261,7 @@ impl Node {
     }
 
     /// As server 0: somebody beats.
-    pub(crate) fn beaten(self: &Rc<Self>, from: PeerIdentity, took: u64) -> PeerReply {
+    pub(crate) async fn beaten(self: &Rc<Self>, from: PeerIdentity, took: u64) -> PeerReply {
         let is_back = {
             let mut coordinator = self.membership.coordinator.borrow_mut();
             let Some(coordinator) = coordinator.as_mut() else {
@@ -276,7 +276,7 @@ impl Node {
         if is_back {
             tracing::info!(server = %from.server, "a lost node is back");
             let members = self.membership.now.borrow().clone();
-            self.keep_members(&members);
+            self.keep_members(&members).await;
             self.membership.changed.notify_waiters();
         }
         self.release_lost();
@@ -305,23 +305,34 @@ impl Node {
         }
     }
 
+    /// Durable before it is told. Who beat while it was looked for, or while its loss was written down, lives.
     async fn declare(self: &Rc<Self>) {
-        let silent = self.who_is_gone(self.suspects()).await;
-        // Who beat while it was looked for lives.
-        let still: Vec<_> = self.suspects().into_iter().map(|(server, _)| server).collect();
-        let silent: Vec<_> = silent.into_iter().filter(|server| still.contains(server)).collect();
-        let declared = {
-            let coordinator = self.membership.coordinator.borrow();
-            let mut members = self.membership.now.borrow().clone();
-            let declares = coordinator.as_ref().is_some_and(|c| c.declare(&mut members, &silent));
-            declares.then_some(members)
-        };
-        let Some(members) = declared else { return };
-        // Durable before it is told.
-        self.keep_members(&members);
-        self.take(members);
-        // Everybody who answers has taken it: what was held may be released then, and that is news again.
-        self.tell_members().await;
+        let mut silent = self.who_is_gone(self.suspects()).await;
+        let mut kept: Option<MembersNow> = None;
+        loop {
+            let still: Vec<_> = self.suspects().into_iter().map(|(server, _)| server).collect();
+            silent.retain(|server| still.contains(server));
+            let (members, declares) = self.with_lost(&silent);
+            if kept.map_or(!declares, |kept| kept.says_the_same(&members)) {
+                if declares {
+                    self.take(members);
+                    // Everybody who answers has taken it: what was held may be released then, and that is news again.
+                    self.tell_members().await;
+                }
+                return;
+            }
+            self.keep_members(&members).await;
+            // Meanwhile one of them may have come back, or another one that was lost.
+            kept = Some(members);
+        }
+    }
+
+    /// As server 0: what would be known if these were declared lost, and whether that is anything new.
+    fn with_lost(&self, silent: &[ServerId]) -> (MembersNow, bool) {
+        let coordinator = self.membership.coordinator.borrow();
+        let mut members = self.membership.now.borrow().clone();
+        let declares = coordinator.as_ref().is_some_and(|c| c.declare(&mut members, silent));
+        (members, declares)
     }
 
     /// As server 0: who has been silent for too long, and whether it does not matter why.
@@ -393,10 +404,15 @@ impl Node {
         self.release_lost();
     }
 
-    fn keep_members(&self, members: &MembersNow) {
+    /// Survives a power cut when this returns; a slow disk holds up nobody else.
+    async fn keep_members(&self, members: &MembersNow) {
         let kept = hayase_wire::encode(members)
             .map_err(|error| Refused::because(libc_errno::EIO, error.to_string()))
             .and_then(|bytes| self.names.keep_members(bytes).map_err(meta_refused));
+        let kept = match kept {
+            Ok(()) => self.names_synced().await,
+            refused => refused,
+        };
         if let Err(error) = kept {
             tracing::error!(%error, "failed to persist the list of lost nodes");
         }

@@ -17,6 +17,7 @@ use hayase_wire::message::{
 use crate::answers::Answers;
 use crate::appends::Appends;
 use crate::cache::Cache;
+use crate::catching_up::CatchingUp;
 use crate::clients::Clients;
 use crate::direct::DirectIo;
 use crate::directories::Directories;
@@ -78,6 +79,7 @@ pub(crate) struct Node {
     /// Which transport it speaks, and why.
     pub(crate) network: Network,
     pub(crate) disk: Disk,
+    pub(crate) catching_up: CatchingUp,
     pub(crate) direct: DirectIo,
     /// What moves between parts and buffers.
     pub(crate) ranges: Ranges,

@@ -24,6 +24,7 @@ use hayase_layout::NodeId;
 use hayase_wire::BoxBuffer;
 use hayase_wire::message::{OnceId, PeerReply, PeerRequest, Refused};
 
+use crate::catching_up::may_commit;
 use crate::grace::{is_served_in_grace, tells_links};
 use crate::kept_names::{Here, Visit};
 use crate::locks::{LockOwner, Ticket};
@@ -59,6 +60,11 @@ impl Node {
             }
         }
         self.until_handed_on(from, &request).await;
+        if may_commit(&request)
+            && let Err(refused) = self.names_keep_up().await
+        {
+            return PeerReply::Refused(refused).into();
+        }
         match request {
             PeerRequest::Read { part, offset, len } => self.read_part(part, offset, len).await,
             PeerRequest::Write { part, offset, trunc_epoch } => match payload {
@@ -158,6 +164,7 @@ impl Node {
         use PeerRequest as R;
         match request {
             R::CreateInode { node, layout } => {
+                self.have_numbers(1).await?;
                 self.know_path(node.parent).await?;
                 self.create_inode(&node, layout, from)
             }

@@ -211,7 +211,7 @@ impl PeerService {
             PeerRequest::Reclaim { holding, as_of } => {
                 return node.reclaim(from, *holding, as_of).await.into();
             }
-            PeerRequest::Beat { took } => return node.beaten(from, took).into(),
+            PeerRequest::Beat { took } => return node.beaten(from, took).await.into(),
             PeerRequest::Members(members) => {
                 node.take(*members);
                 return PeerReply::Done.into();

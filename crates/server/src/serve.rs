@@ -104,6 +104,7 @@ async fn run(
     if node.cache.is_some() {
         node.make_cache_root()?;
         tasks.spawn_local(Rc::clone(&node).keep_flushing());
+        tasks.spawn_local(Rc::clone(&node).keep_ledger_short());
     }
     tasks.spawn_local(Rc::clone(&node).watch_homes());
     node.recover().await;
@@ -291,6 +292,7 @@ fn node(
         ranges: Ranges::default(),
         network: ground.network,
         disk: ground.disk,
+        catching_up: Default::default(),
         clock: ground.clock,
         homes: Homes::new(Late::from_former_life(late)),
         kept_room: Default::default(),

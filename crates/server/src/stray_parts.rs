@@ -35,7 +35,7 @@ impl Node {
             for page in parts.chunks(STRAYS_PAGE) {
                 let removed = match home == self.me {
                     true => match self.recover_records(page).await {
-                        Ok(()) => self.remove_own_strays(page),
+                        Ok(()) => self.remove_own_strays(page).await,
                         Err(error) => Err(error),
                     },
                     false => self.remove_strays(home, page).await,
@@ -57,23 +57,26 @@ impl Node {
         }
     }
 
-    /// Of this home's files. Nothing is waited for in between: a file that is being made has its part
-    /// first, and the number of one that is gone may be given away again.
-    fn remove_own_strays(&self, parts: &[PartId]) -> Result<usize, Refused> {
-        let strays: Vec<_> = {
-            let txn = self.names.begin();
-            let is_stray = |part: &&PartId| matches!(ops::get_inode(&txn, part.ino), Ok(None));
-            parts.iter().filter(is_stray).collect()
-        };
-        if strays.is_empty() {
+    /// Of this home's files. A file may be made while the names are synced, which has its part first: so they are looked
+    /// for again after that, and then nothing is waited for.
+    async fn remove_own_strays(&self, parts: &[PartId]) -> Result<usize, Refused> {
+        let candidates = self.own_strays(parts);
+        if candidates.is_empty() {
             return Ok(0);
         }
-        self.names.sync().map_err(meta_refused)?;
+        self.names_synced().await?;
+        let strays = self.own_strays(&candidates);
         for part in &strays {
             tracing::debug!(%part, "a part without a file");
-            self.parts.remove(**part).map_err(part_refused)?;
+            self.parts.remove(*part).map_err(part_refused)?;
         }
         Ok(strays.len())
+    }
+
+    fn own_strays(&self, parts: &[PartId]) -> Vec<PartId> {
+        let txn = self.names.begin();
+        let is_stray = |part: &PartId| matches!(ops::get_inode(&txn, part.ino), Ok(None));
+        parts.iter().copied().filter(is_stray).collect()
     }
 
     async fn remove_strays(
@@ -108,8 +111,7 @@ impl Node {
             }
         }
         if !gone.is_empty() {
-            let names = Arc::clone(&self.names);
-            self.disk.run(move || names.sync().map_err(meta_refused)).await?;
+            self.names_synced().await?;
         }
         Ok(PeerReply::Gone(gone))
     }

@@ -2,8 +2,8 @@
 //!
 //! Here: the records in memory, and the append-only log that survives the process that wrote it. Rooms:
 //! [`record`] is what is known of one file, [`pending`] the part of it that tells extended attributes; [`frame`] is its
-//! bytes in the log, [`header`] says how much of the log was synced, [`copies`] writes both copies of it, [`reading`]
-//! tells a torn end from damage, [`salvage`] reads what a damaged one still says.
+//! bytes in the log, [`header`] says how much of the log was synced, [`copies`] writes both copies of it, [`rewrite`] writes
+//! a shorter one without holding anybody up, [`reading`] tells a torn end from damage, [`salvage`] reads what a damaged one still says.
 //! Not here: what is flushed when (`hayase_server`); the bytes themselves ([`crate::part`]).
 //!
 //! The ledger and the parts of a node are enough to finish the work of a job whose servers are gone:
@@ -14,7 +14,7 @@
 //!   [`Ledger::sync`] makes it survive a power cut;
 //! * what a crash tore off the end was never synced, and is dropped; on damage nothing is removed, cut or believed;
 //! * a sync that fails ends the log: its records go to a new one, since no later sync would tell what is lost;
-//! * a log is replaced only by one that is complete and synced, as its header says durably: [`Ledger::compact`] marks the
+//! * a log goes only when another one is complete and synced, as its header says durably: [`Ledger::compact`] marks the
 //!   end of what it copied. So a log without that mark is unfinished only where an earlier one is there too, or the mark
 //!   of a ledger that is being begun.
 
@@ -34,12 +34,14 @@ mod header;
 mod pending;
 mod reading;
 mod record;
+mod rewrite;
 mod salvage;
 
 pub use self::copies::LedgerSync;
 pub use self::pending::{PENDING_XATTRS_BYTES_MAX, PendingXattrs, XattrValues};
 pub use self::reading::Damage;
 pub use self::record::{Buried, FileState, LedgerRecord, Synced, TierVersion};
+pub use self::rewrite::{Replacement, Rewrite, Rewritten};
 pub use self::salvage::Salvaged;
 
 use self::copies::Copies;
@@ -124,6 +126,10 @@ pub struct Ledger {
     /// What the living records would take in a log.
     live_bytes: u64,
     content: Content,
+    /// The highest that a log was given.
+    last_generation: u32,
+    is_rewritten_elsewhere: bool,
+    under_way: Option<rewrite::UnderWay>,
 }
 
 /// What a log says.
@@ -159,9 +165,22 @@ impl Ledger {
         for other in ids.iter().filter(|id| id.epoch != live) {
             device.remove(*other).map_err(failed("remove an old log of"))?;
         }
-        let (copies, content) = (Arc::new(copies), read.content);
+        Ok(Self::of(device, (copies, end), read.content))
+    }
+
+    fn of(device: Arc<dyn Device>, (copies, end): (Copies, u64), content: Content) -> Self {
         let live_bytes = content.records.values().map(bytes_of).sum();
-        Ok(Self { device, copies, end, is_dirty_behind: false, live_bytes, content })
+        Self {
+            device,
+            end,
+            is_dirty_behind: false,
+            live_bytes,
+            content,
+            last_generation: copies.generation(),
+            copies: Arc::new(copies),
+            is_rewritten_elsewhere: false,
+            under_way: None,
+        }
     }
 
     /// What the ledger on `device` says, which is left as it is: its server may be writing it just now.
@@ -194,10 +213,9 @@ impl Ledger {
             device.remove(*id).map_err(failed("remove an unfinished log of"))?;
         }
         let content = Content::default();
-        let (copies, end) = Copies::write(&*device, BEGINNING + 1, &content)?;
+        let written = Copies::write(&*device, BEGINNING + 1, &content)?;
         device.remove(beginning).map_err(failed("begin"))?;
-        let copies = Arc::new(copies);
-        Ok(Self { device, copies, end, is_dirty_behind: false, live_bytes: 0, content })
+        Ok(Self::of(device, written, content))
     }
 
     /// The life of the machine in which a server wrote this ledger last; `None` when none has said so.
@@ -239,6 +257,7 @@ impl Ledger {
             return Ok(());
         }
         self.append(&Frame::Put(Box::new(record.clone())))?;
+        self.changes(record.ino);
         self.live_bytes += bytes_of(&record);
         if let Some(old) = self.content.records.insert(record.ino, record) {
             self.live_bytes -= bytes_of(&old);
@@ -252,6 +271,7 @@ impl Ledger {
             return Ok(());
         }
         self.append(&Frame::Remove(ino))?;
+        self.changes(ino);
         if let Some(old) = self.content.records.remove(&ino) {
             self.live_bytes -= bytes_of(&old);
         }
@@ -278,13 +298,13 @@ impl Ledger {
 
     /// Writes the living records to a new log, which takes the place of the old one.
     pub fn compact(&mut self) -> Result<(), LedgerError> {
-        let old = self.copies.generation();
-        let (copies, end) = Copies::write(&*self.device, old + 1, &self.content)?;
+        self.give_up_rewrite();
+        // One that failed before is written over.
+        let generation = self.last_generation + 1;
+        let (copies, end) = Copies::write(&*self.device, generation, &self.content)?;
         (self.copies, self.end, self.is_dirty_behind) = (Arc::new(copies), end, false);
-        for index in 0..COPIES as u16 {
-            self.device.remove(log_id(old, index)).map_err(failed("remove an old log of"))?;
-        }
-        Ok(())
+        self.last_generation = generation;
+        rewrite::remove_before(&*self.device, generation)
     }
 
     fn append(&mut self, frame: &Frame) -> Result<(), LedgerError> {
@@ -302,10 +322,10 @@ impl Ledger {
     }
 
     fn compact_if_long(&mut self) -> Result<(), LedgerError> {
-        if self.end < COMPACT_BYTES_MIN.max(self.live_bytes.saturating_mul(COMPACT_FACTOR)) {
-            return Ok(());
+        match self.is_too_long() {
+            true => self.compact(),
+            false => Ok(()),
         }
-        self.compact()
     }
 }
 

@@ -39,8 +39,19 @@ pub trait MetaStore: Send + Sync {
     /// After an error nothing of the batch is seen by readers.
     fn commit(&self, batch: Batch) -> Result<(), MetaError>;
 
-    /// Makes all commits so far survive a power cut.
+    /// Makes all commits so far survive a power cut. Commits of other threads do not wait for it.
     fn sync(&self) -> Result<(), MetaError>;
+
+    /// Whether commits come faster than the storage takes them: sooner or later one of them would have to wait for it.
+    fn is_behind(&self) -> bool {
+        false
+    }
+
+    /// Waits until the storage has what it is behind with: for who can wait before a commit, on a thread where nobody else
+    /// waits.
+    fn catch_up(&self) -> Result<(), MetaError> {
+        Ok(())
+    }
 }
 
 /// Changes that belong together, one for each key; a later change replaces an earlier one.

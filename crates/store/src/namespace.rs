@@ -49,6 +49,8 @@ pub struct Namespace {
     store: Arc<dyn MetaStore>,
     server: ServerId,
     numbers: Mutex<Numbers>,
+    /// Held while more of them are reserved.
+    reserving: Mutex<()>,
     /// Held by the open transaction.
     state: Mutex<State>,
     /// Who holds `state`: a second transaction on the same thread would wait for itself.
@@ -108,6 +110,7 @@ impl Namespace {
             store,
             server,
             numbers: Mutex::new(Numbers { next, end: next }),
+            reserving: Mutex::new(()),
             state: Mutex::new(State { inodes: Recent::new(), entries: Recent::new() }),
             holder: Mutex::new(None),
         })
@@ -137,7 +140,7 @@ impl Namespace {
 
     /// A new inode number of this home, never given out before, also not before a power cut.
     ///
-    /// Costs a commit and a sync once in [`INODE_BLOCK`] calls, else nothing.
+    /// Costs a commit and a sync once in [`INODE_BLOCK`] calls, unless [`Namespace::reserve`] came before; else nothing.
     pub fn allocate(&self) -> Result<InodeId, NamespaceError> {
         let counter = self.count()?;
         InodeId::new(self.server, counter).ok_or(NamespaceError::NumbersExhausted)
@@ -150,18 +153,39 @@ impl Namespace {
     }
 
     fn count(&self) -> Result<u64, NamespaceError> {
-        let mut numbers = self.numbers.lock().expect("no holder of this lock panics");
-        if numbers.next == numbers.end {
-            let end = numbers.end + INODE_BLOCK;
+        loop {
+            let mut numbers = self.numbers();
+            if numbers.next < numbers.end {
+                numbers.next += 1;
+                return Ok(numbers.next - 1);
+            }
+            drop(numbers);
+            self.reserve(1)?;
+        }
+    }
+
+    /// Inode numbers that can be given out without a sync.
+    pub fn numbers_left(&self) -> u64 {
+        let numbers = self.numbers();
+        numbers.end - numbers.next
+    }
+
+    /// Reserves blocks of inode numbers until so many are left. Numbers that there are may be given out meanwhile.
+    pub fn reserve(&self, wanted: u64) -> Result<(), NamespaceError> {
+        let _turn = self.reserving.lock().expect("no holder of this lock panics");
+        while self.numbers_left() < wanted {
+            let end = self.numbers().end + INODE_BLOCK;
             let mut batch = Batch::new();
             batch.put(keys::counter(), codec::encode(&end));
             self.store.commit(batch)?;
             self.store.sync()?;
-            numbers.end = end;
+            self.numbers().end = end;
         }
-        let counter = numbers.next;
-        numbers.next += 1;
-        Ok(counter)
+        Ok(())
+    }
+
+    fn numbers(&self) -> MutexGuard<'_, Numbers> {
+        self.numbers.lock().expect("no holder of this lock panics")
     }
 
     /// Counts a start of the server: 1 for the first. Survives a power cut when it returns.
@@ -227,13 +251,12 @@ impl Namespace {
         Ok(self.store.get(key)?.is_some())
     }
 
-    /// Keeps what server 0 declared of lost nodes, as its caller writes it; survives a power cut.
+    /// Keeps what server 0 declared of lost nodes, as its caller writes it. Survives a power cut after [`Namespace::sync`].
     pub fn keep_members(&self, bytes: Vec<u8>) -> Result<(), NamespaceError> {
         let mut batch = Batch::new();
         batch.mark_essential();
         batch.put(keys::members(), bytes);
-        self.store.commit(batch)?;
-        Ok(self.store.sync()?)
+        Ok(self.store.commit(batch)?)
     }
 
     /// What [`Namespace::keep_members`] kept last.
@@ -241,14 +264,13 @@ impl Namespace {
         Ok(self.store.get(&keys::members())?)
     }
 
-    /// Keeps which incarnation of this server was declared lost last, as far as its processes were told;
-    /// survives a power cut.
+    /// Keeps which incarnation of this server was declared lost last, as far as its processes were told.
+    /// Survives a power cut after [`Namespace::sync`].
     pub fn keep_own_loss(&self, start_id: u64) -> Result<(), NamespaceError> {
         let mut batch = Batch::new();
         batch.mark_essential();
         batch.put(keys::own_loss(), codec::encode(&start_id));
-        self.store.commit(batch)?;
-        Ok(self.store.sync()?)
+        Ok(self.store.commit(batch)?)
     }
 
     /// What [`Namespace::keep_own_loss`] kept last.
@@ -258,15 +280,14 @@ impl Namespace {
         kept.map(|bytes| codec::decode(&key, &bytes)).transpose()
     }
 
-    /// Keeps, instead of what was kept before, of which files which nodes' gathered bytes come too late; survives a
-    /// power cut.
+    /// Keeps, instead of what was kept before, of which files which nodes' gathered bytes come too late. Survives a
+    /// power cut after [`Namespace::sync`].
     pub fn keep_late(&self, late: &[(InodeId, NodeId)]) -> Result<(), NamespaceError> {
         let mut batch = Batch::new();
         let late: Vec<_> = late.iter().map(|(ino, node)| (ino.0, node.0)).collect();
         batch.mark_essential();
         batch.put(keys::late(), codec::encode(&late));
-        self.store.commit(batch)?;
-        Ok(self.store.sync()?)
+        Ok(self.store.commit(batch)?)
     }
 
     /// What [`Namespace::keep_late`] kept last.
@@ -293,6 +314,16 @@ impl Namespace {
     /// Makes all transactions committed so far survive a power cut.
     pub fn sync(&self) -> Result<(), NamespaceError> {
         Ok(self.store.sync()?)
+    }
+
+    /// Whether transactions come faster than the storage takes them ([`MetaStore::is_behind`]).
+    pub fn is_behind(&self) -> bool {
+        self.store.is_behind()
+    }
+
+    /// Waits until it has taken enough of them.
+    pub fn catch_up(&self) -> Result<(), NamespaceError> {
+        Ok(self.store.catch_up()?)
     }
 
     fn release(&self, state: MutexGuard<'_, State>) {
@@ -439,6 +470,26 @@ mod tests {
             !given.contains(&InodeId::new(ServerId(5), 1).unwrap()),
             "as the root's of server 0"
         );
+    }
+
+    #[test]
+    fn numbers_that_were_reserved_before_need_no_storage() {
+        let store = Arc::new(MemoryStore::new());
+        let names = Namespace::open(store.clone(), ServerId(5), at(0)).unwrap();
+        assert_eq!(names.numbers_left(), 0);
+        let first = names.allocate().unwrap();
+        assert_eq!(names.numbers_left(), INODE_BLOCK - 1);
+        names.reserve(INODE_BLOCK).unwrap();
+        assert_eq!((names.numbers_left(), store.unsynced()), (2 * INODE_BLOCK - 1, 0));
+        store.stop_after(0);
+        names.reserve(INODE_BLOCK).unwrap();
+        let given: BTreeSet<_> = (1..2 * INODE_BLOCK).map(|_| names.allocate().unwrap()).collect();
+        assert_eq!(given.len() as u64, 2 * INODE_BLOCK - 1);
+        assert!(!given.contains(&first));
+        assert!(names.allocate().is_err(), "there are no more");
+        let names = Arc::new(store.after_power_cut(0));
+        let names = Namespace::open(names, ServerId(5), at(0)).unwrap();
+        assert!(!given.contains(&names.allocate().unwrap()));
     }
 
     #[test]

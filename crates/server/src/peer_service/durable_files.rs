@@ -4,6 +4,8 @@
 //! ([`ops::durability`]): after a power cut `hayase resume` sends nothing else. The kernel tells an error of write-back once, to
 //! whoever syncs first, often the writer: the home notes that too, durably, until the file is emptied or removed.
 //!
+//! Of any other whole file of `shared` it notes that error alone, which no later sync would tell, nor any sync to its next life.
+//!
 //! Before the tier gets a version, what was read for it is made durable, one request for each server. That tells of errors
 //! of the storage that nobody has seen, and a power cut can not bring back an older state than the tier has.
 //! Faults: "fsync(2) or write-back fails once", "every node loses power" in `docs/design/000-faults.md`.
@@ -13,9 +15,8 @@ use std::rc::Rc;
 
 use hayase_container::Gathered;
 use hayase_layout::{InodeId, Layout, ServerId, WriterId};
-use hayase_store::Namespace;
 use hayase_store::namespace::Inode;
-use hayase_store::ops;
+use hayase_store::{Namespace, Part, ops};
 use hayase_wire::message::{MachineLife, PeerReply, PeerRequest, Refused};
 
 use super::Answer;
@@ -78,6 +79,32 @@ impl Node {
             note_durable(&self.names, inode.ino, bytes, len)?;
         }
         Ok(vec![(self.me, self.life)])
+    }
+
+    /// Home of a whole file of `shared` that is no part of a container: it survives a power cut.
+    ///
+    /// # Errors
+    /// `EIO`, each time until the file is emptied or removed, where the storage has lost bytes of it.
+    pub(super) async fn sync_whole(
+        &self,
+        ino: InodeId,
+        part: Part,
+        data_only: bool,
+    ) -> Result<(), Refused> {
+        if is_broken(&self.names, ino)? {
+            let why = format!(
+                "the storage of node {} has lost bytes of this file: empty it, or remove it",
+                self.me
+            );
+            return Err(Refused::because(libc_errno::EIO, why));
+        }
+        let found = part.clone();
+        let synced = self.disk.run(move || part.sync(data_only).map_err(part_refused)).await;
+        if synced.is_err() && found.has_failed() {
+            note_broken(&self.names, ino)?;
+            self.names_durable().await?;
+        }
+        synced
     }
 
     /// Home of each of these files.
@@ -241,7 +268,7 @@ fn note_broken(names: &Namespace, ino: InodeId) -> Result<(), Refused> {
     txn.commit().map_err(meta_refused)
 }
 
-/// Nothing of a part or an index is left of which something could be lost.
+/// Nothing of a file is left of which something could be lost.
 pub(super) fn forget_durability(names: &Namespace, ino: InodeId) -> Result<(), Refused> {
     let mut txn = names.begin();
     ops::forget_durability(&mut txn, ino).map_err(meta_refused)?;

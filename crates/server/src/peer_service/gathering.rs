@@ -62,11 +62,15 @@ impl Node {
         let _held = self.direct.hold(ino).await;
         let _range = self.ranges.begin(part.id(), 0..u64::MAX, Beside::None).await;
         let room = self.keep_room(&part, at, len.into()).await;
-        // Nothing is waited for from here on.
         match room {
             Ok(room) if self.homes.gather(ino, from) => {
                 self.keep_late();
-                Ok(PeerReply::Gathering(room))
+                self.late_durable().await;
+                // Others may have come meanwhile. Nothing is waited for from here on.
+                match self.homes.takes_gathered(ino, from) {
+                    true => Ok(PeerReply::Gathering(room)),
+                    false => Err(not_now()),
+                }
             }
             _ => {
                 if !self.homes.is_gathered(ino) {

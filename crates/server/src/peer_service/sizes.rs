@@ -76,7 +76,7 @@ impl Node {
                 let _range = self.ranges.begin(part.id(), 0..u64::MAX, Beside::None).await;
                 let work = move || part.truncate(size).map_err(part_refused);
                 self.disk.run(work).await?;
-                if size == 0 && is_of_container(inode) {
+                if size == 0 && !inode.ino.is_cached() {
                     forget_durability(&self.names, inode.ino)?;
                 }
                 self.usage_changed();
@@ -300,10 +300,7 @@ impl Node {
                 let part = self.whole(&inode)?;
                 match self.cached(ino) {
                     Some(cache) => cache.sync_part(&self.disk, part).await?,
-                    None => {
-                        let work = move || part.sync(data_only).map_err(part_refused);
-                        self.disk.run(work).await?;
-                    }
+                    None => self.sync_whole(ino, part, data_only).await?,
                 }
             }
             Layout::Striped { .. } => {

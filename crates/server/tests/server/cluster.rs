@@ -3,6 +3,7 @@
 mod frame_faults;
 mod gate;
 pub(crate) mod recorded_file;
+mod slow_disk;
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -28,6 +29,8 @@ use tokio::sync::oneshot;
 pub(crate) use frame_faults::FrameFaults;
 pub(crate) use gate::Gate;
 use gate::Gated;
+pub(crate) use slow_disk::SlowDisk;
+use slow_disk::SlowNames;
 
 pub(crate) const RW: Access = Access { read: true, write: true };
 pub(crate) const R: Access = Access { read: true, write: false };
@@ -39,6 +42,7 @@ pub(crate) struct Cluster {
     secret: Secret,
     names: Option<Vec<Arc<MemoryStore>>>,
     devices: Option<Vec<Arc<CrashDevice>>>,
+    slow: Option<Vec<Arc<SlowDisk>>>,
     faults: Option<Arc<FrameFaults>>,
     /// Through which every server comes that opens its storage.
     pub(crate) gate: Arc<Gate>,
@@ -112,6 +116,19 @@ impl Cluster {
         cluster.started(servers)
     }
 
+    /// On disks that a test can slow down, names in memory; with the cache area where there is a tier.
+    pub(crate) fn up_on_slow_disks(servers: u16, tier: Option<Arc<dyn Tier>>) -> Self {
+        let mut cluster = Self::empty();
+        cluster.tier = tier;
+        cluster.names = Some((0..servers).map(|_| Arc::new(MemoryStore::new())).collect());
+        cluster.slow = Some((0..servers).map(|_| Arc::default()).collect());
+        cluster.started(servers)
+    }
+
+    pub(crate) fn disk(&self, server: u16) -> &Arc<SlowDisk> {
+        &self.slow.as_ref().expect("disks are slow")[usize::from(server)]
+    }
+
     /// The storage of a server's parts.
     pub(crate) fn device(&self, server: u16) -> &Arc<CrashDevice> {
         &self.devices.as_ref().expect("parts are on such storage")[usize::from(server)]
@@ -123,6 +140,7 @@ impl Cluster {
             secret: Secret::generate().expect("randomness"),
             names: None,
             devices: None,
+            slow: None,
             faults: None,
             gate: Arc::default(),
             tier: None,
@@ -153,6 +171,7 @@ impl Cluster {
     /// Ends all servers; what they stored stays.
     pub(crate) fn end(&mut self) {
         self.gate.open();
+        self.slow.iter().flatten().for_each(|disk| disk.gate.open());
         for (stop, thread) in self.servers.drain(..) {
             let _already_over = stop.send(());
             let _panicked = thread.join();
@@ -181,8 +200,9 @@ impl Cluster {
         let (faults, cache, room) = (self.faults.clone(), self.cache(), self.room);
         let (gate, kept_until) = (Arc::clone(&self.gate), self.kept_until);
         let parts = self.devices.as_ref().map(|all| Arc::clone(&all[usize::from(server)]));
+        let slow = self.slow.as_ref().map(|all| Arc::clone(&all[usize::from(server)]));
         let thread = std::thread::spawn(move || {
-            let given = (names, faults, cache, (room, gate, parts, kept_until));
+            let given = (names, faults, cache, (room, gate, parts, slow, kept_until));
             run_server(&root, server, servers, secret, given, stopped, move || {
                 // Somebody may not wait any more.
                 let _ = tell.send(());
@@ -236,6 +256,17 @@ impl Cluster {
         told.recv_timeout(Duration::from_secs(20)).expect("the server is ready again");
     }
 
+    /// Ends a server for good.
+    pub(crate) fn kill(&mut self, server: u16) {
+        let (stop, stopped) = oneshot::channel();
+        drop(stopped);
+        let at = usize::from(server);
+        let gone = (stop, std::thread::spawn(|| ()));
+        let (stop, thread) = std::mem::replace(&mut self.servers[at], gone);
+        let _already_over = stop.send(());
+        thread.join().expect("the server ends");
+    }
+
     /// Ends a server and begins to start it again; tells when it is ready, which it is not before
     /// [`Cluster::tell_nothing`].
     pub(crate) fn begin_restart(&mut self, server: u16) -> Receiver<()> {
@@ -243,14 +274,9 @@ impl Cluster {
     }
 
     fn begin_again(&mut self, server: u16, left: Option<MemoryStore>) -> Receiver<()> {
+        self.kill(server);
         let at = usize::from(server);
         let servers = self.servers.len() as u16;
-        let (stop, stopped) = oneshot::channel();
-        drop(stopped);
-        let (old, thread) =
-            std::mem::replace(&mut self.servers[at], (stop, std::thread::spawn(|| ())));
-        let _already_over = old.send(());
-        thread.join().expect("the server ends");
         let names = self.names.as_mut().expect("names are in memory");
         names[at] = Arc::new(left.unwrap_or_else(|| names[at].after_kill()));
         let (running, told) = self.begin(server, servers);
@@ -306,7 +332,7 @@ type Given = (
     Option<Arc<MemoryStore>>,
     Option<Arc<FrameFaults>>,
     Option<CacheSettings>,
-    (ByteCount, Arc<Gate>, Option<Arc<CrashDevice>>, KeptUntil),
+    (ByteCount, Arc<Gate>, Option<Arc<CrashDevice>>, Option<Arc<SlowDisk>>, KeptUntil),
 );
 
 fn run_server(
@@ -314,7 +340,7 @@ fn run_server(
     server: u16,
     servers: u16,
     secret: Secret,
-    (names, faults, cache, (room, gate, parts, kept_until)): Given,
+    (names, faults, cache, (room, gate, parts, slow, kept_until)): Given,
     stopped: oneshot::Receiver<()>,
     ready: impl FnOnce(),
 ) {
@@ -334,7 +360,7 @@ fn run_server(
         listen: vec!["127.0.0.1".parse().expect("an address")],
         port: 0,
         job_dir: root.to_owned(),
-        area: Box::new(Gated { area, gate, parts }),
+        area: Box::new(Gated { area, gate, parts, slow: slow.clone() }),
         mounts: 1,
         cache,
         direct_io: true,
@@ -349,9 +375,10 @@ fn run_server(
         let _dropped_is_stop_too = stopped.await;
     };
     let ground = Ground::of(&settings).expect("TCP is always there");
-    let ground = match names {
-        Some(names) => ground.with_names(names),
-        None => ground,
+    let ground = match (names, slow) {
+        (Some(names), Some(disk)) => ground.with_names(Arc::new(SlowNames { names, disk })),
+        (Some(names), None) => ground.with_names(names),
+        (None, _) => ground,
     };
     let ground = match faults {
         Some(faults) => ground.with_transport(|transport| faults.over(transport)),

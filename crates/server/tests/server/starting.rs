@@ -11,7 +11,7 @@ use crate::cluster::{Cluster, Process, RW};
 /// it (1 s).
 const LONG: Duration = Duration::from_secs(5);
 
-fn lost(process: &mut Process) -> Vec<u16> {
+pub(crate) fn lost(process: &mut Process) -> Vec<u16> {
     match process.ask(&NodeRequest::Status).expect("a status") {
         NodeReply::Status(status) => status.lost.iter().map(|server| server.0).collect(),
         other => panic!("{other:?}"),

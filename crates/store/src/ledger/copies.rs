@@ -48,18 +48,39 @@ impl Copies {
         generation: u32,
         content: &Content,
     ) -> Result<(Self, u64), LedgerError> {
-        let bytes = log_of(generation, content);
+        let bytes = log_of(generation, content, true);
+        let (copies, end) = (Self::begin(device, generation, &bytes)?, bytes.len() as u64);
+        copies.settle(end)?;
+        Ok((copies, end))
+    }
+
+    /// A new log of these bytes, which are durable, and of which its header says nothing yet.
+    pub(super) fn begin(
+        device: &dyn Device,
+        generation: u32,
+        bytes: &[u8],
+    ) -> Result<Self, LedgerError> {
         let files =
-            [new_copy(device, generation, 0, &bytes)?, new_copy(device, generation, 1, &bytes)?];
-        let end = bytes.len() as u64;
-        for file in &files {
+            [new_copy(device, generation, 0, bytes)?, new_copy(device, generation, 1, bytes)?];
+        Ok(Self::of(generation, files, (0, 0)))
+    }
+
+    /// The headers say, durably, that everything before `end` is durable, as it is.
+    pub(super) fn settle(&self, end: u64) -> Result<(), LedgerError> {
+        let mut slot = self.lock();
+        let end = end.max(slot.synced);
+        for file in &self.files {
             for number in 0..SLOTS {
-                let (at, slot) = header::slot(number, generation, end);
-                file.write_at(LocalOffset(at), &slot).map_err(failed("write"))?;
+                let (at, bytes) = header::slot(number, self.generation, end);
+                file.write_at(LocalOffset(at), &bytes).map_err(failed("write"))?;
             }
-            file.sync(true).map_err(failed("sync"))?;
         }
-        Ok((Self::of(generation, files, (end, 0)), end))
+        for file in &self.files {
+            let synced = file.sync(true).map_err(failed("sync"));
+            synced.inspect_err(|_| self.has_failed.store(true, Ordering::Relaxed))?;
+        }
+        *slot = Slot { synced: end, number: 0 };
+        Ok(())
     }
 
     pub(super) fn generation(&self) -> u32 {
@@ -124,12 +145,12 @@ impl Copies {
     }
 }
 
-/// All bytes of a log that says nothing yet of being synced.
-fn log_of(generation: u32, content: &Content) -> Vec<u8> {
+/// All bytes of a log that says nothing yet of being synced; with the mark of a complete one, if it `is_complete`.
+pub(super) fn log_of(generation: u32, content: &Content, is_complete: bool) -> Vec<u8> {
     let mut bytes = vec![0; HEADER_BYTES];
     let life = content.life.iter().map(|life| Frame::Life(life.clone()));
     let puts = content.records.values().map(|record| Frame::Put(Box::new(record.clone())));
-    for frame in life.chain(puts).chain([Frame::Complete]) {
+    for frame in life.chain(puts).chain(is_complete.then_some(Frame::Complete)) {
         let place = Place { generation, at: bytes.len() };
         bytes.extend_from_slice(&frame.encode(place));
     }

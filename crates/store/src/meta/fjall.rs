@@ -18,10 +18,11 @@
 //! are refused earlier than shrinking ones, so files can still be removed from a full node. Changes that are in no table yet are bounded by
 //! [`UNWRITTEN_BYTES_MAX`]: commits wait for the worker then.
 
+use std::fs::File;
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use fjall::{Database, Keyspace, KeyspaceCreateOptions, PersistMode};
@@ -49,8 +50,11 @@ pub const CACHE_BYTES: ByteCount = ByteCount::mib(16);
 /// Changes kept in memory before the worker makes a table of them, as fjall counts them; its
 /// skip list takes about twice as much.
 pub const MEMTABLE_BYTES: ByteCount = ByteCount::mib(8);
-/// Changes that are in no table yet, also those that the worker is about to write.
-pub const UNWRITTEN_BYTES_MAX: ByteCount = ByteCount::mib(24);
+/// Changes that are in no table yet, also those that the worker is about to write. Of these [`LATE_BYTES_MAX`] are of who
+/// could not wait before.
+pub const UNWRITTEN_BYTES_MAX: ByteCount = ByteCount::mib(32);
+/// More than what makes a store be behind, before a commit hands a memtable over, or waits, itself.
+pub const LATE_BYTES_MAX: ByteCount = ByteCount::mib(8);
 /// All journals together; fjall rotates them at 64 MB each.
 pub const JOURNALS_BYTES_MAX: ByteCount = ByteCount::mib(128);
 /// Below this much free space a batch that grows the store is refused.
@@ -63,6 +67,9 @@ const MERGED_BYTES_MAX: ByteCount = ByteCount::mib(256);
 
 /// With so much free every store may grow.
 const PLENTY: u64 = FREE_MIN_TO_GROW.get() + MERGED_BYTES_MAX.get();
+
+/// A store with so many changes that are in no table yet is behind.
+const BEHIND_BYTES: u64 = UNWRITTEN_BYTES_MAX.get() - LATE_BYTES_MAX.get();
 
 /// Free space is looked at again after so many committed bytes.
 const FREE_CHECK_BYTES: u64 = 256 * 1024;
@@ -87,6 +94,10 @@ pub struct FjallStore {
     free: Free,
     durable: durable::Durable,
     synced: synced::Synced,
+    /// Makes a journal durable through a descriptor of ours.
+    sync_file: fn(&File) -> io::Result<()>,
+    /// It said no: what it has lost no later sync tells.
+    has_failed: AtomicBool,
     /// Of a store that is to be opened and changed on a full disk as well.
     reserve: Option<Reserve>,
 }
@@ -148,10 +159,12 @@ impl FjallStore {
             free: Free::default(),
             durable: durable::Durable::new(),
             synced: found.follow(path)?,
+            sync_file: File::sync_data,
+            has_failed: AtomicBool::new(false),
             reserve: None,
         };
         store.look_at_free_space()?;
-        store.hand_over(0)?; // what the journal brought back may be a lot
+        store.hand_over(MEMTABLE_BYTES)?; // what the journal brought back may be a lot
         Ok(store)
     }
 
@@ -168,11 +181,10 @@ impl FjallStore {
         Ok((database, names))
     }
 
-    /// Hands the memtable to the worker when it is full, now that `bytes` more are in it.
-    fn hand_over(&self, bytes: u64) -> Result<(), MetaError> {
-        let full = MEMTABLE_BYTES.get();
-        if self.in_memtable.fetch_add(bytes, Ordering::Relaxed) + bytes < full
-            || self.in_memtable.swap(0, Ordering::Relaxed) < full
+    /// Hands the memtable to the worker when there is so much in it.
+    fn hand_over(&self, full: ByteCount) -> Result<(), MetaError> {
+        if self.in_memtable.load(Ordering::Relaxed) < full.get()
+            || self.in_memtable.swap(0, Ordering::Relaxed) < full.get()
         {
             return Ok(());
         }
@@ -181,13 +193,13 @@ impl FjallStore {
         Ok(())
     }
 
-    /// Waits while the worker has too much to write.
-    fn wait_for_worker(&self) -> Result<(), MetaError> {
-        if self.database.write_buffer_size() < UNWRITTEN_BYTES_MAX.get() {
+    /// Waits while the worker has at least so much to write.
+    fn wait_for_worker(&self, unwritten: u64) -> Result<(), MetaError> {
+        if self.database.write_buffer_size() < unwritten {
             return Ok(());
         }
         let start = Instant::now();
-        while self.database.write_buffer_size() >= UNWRITTEN_BYTES_MAX.get() {
+        while self.database.write_buffer_size() >= unwritten {
             // A worker that failed writes nothing more; this tells, and writes nothing that waits.
             self.database.persist(PersistMode::Buffer).map_err(|e| self.failed("flush", e))?;
             if start.elapsed() > WORKER_WAIT_MAX {
@@ -198,6 +210,26 @@ impl FjallStore {
         }
         tracing::debug!(waited = ?start.elapsed(), "commits were faster than the storage");
         Ok(())
+    }
+
+    /// Of a journal, through a descriptor of ours: nobody waits for fjall's meanwhile.
+    fn sync_journal(&self, file: &File) -> fjall::Result<()> {
+        let synced = (self.sync_file)(file);
+        if synced.is_err() {
+            self.has_failed.store(true, Ordering::Release);
+            // Its own descriptor is told as well: it refuses everything from now on, and has said why.
+            drop(self.database.persist(PersistMode::SyncData));
+        }
+        Ok(synced?)
+    }
+
+    /// Refuses what comes after a sync that failed.
+    fn check_sync(&self, action: &'static str) -> Result<(), MetaError> {
+        if !self.has_failed.load(Ordering::Acquire) {
+            return Ok(());
+        }
+        let source = io::Error::from_raw_os_error(libc::EIO);
+        Err(MetaError::Failed { action, path: self.path.clone(), is_whole: false, source })
     }
 
     fn look_at_free_space(&self) -> Result<(), MetaError> {
@@ -312,8 +344,9 @@ impl MetaStore for FjallStore {
     }
 
     fn commit(&self, batch: Batch) -> Result<(), MetaError> {
+        self.check_sync("change")?;
         self.check_room(&batch)?;
-        self.wait_for_worker()?;
+        self.wait_for_worker(UNWRITTEN_BYTES_MAX.get())?;
         let mut changes = self.database.batch();
         let mut bytes = 0;
         for (key, value) in batch.into_changes() {
@@ -332,12 +365,31 @@ impl MetaStore for FjallStore {
             .map_err(|e| self.failed("change", e))?;
         self.durable.committed();
         self.unchecked.fetch_add(bytes as u64, Ordering::Relaxed);
-        self.hand_over(bytes as u64)
+        self.in_memtable.fetch_add(bytes as u64, Ordering::Relaxed);
+        self.hand_over(ByteCount(MEMTABLE_BYTES.get() + LATE_BYTES_MAX.get()))
+    }
+
+    fn is_behind(&self) -> bool {
+        self.in_memtable.load(Ordering::Relaxed) >= MEMTABLE_BYTES.get()
+            || self.database.write_buffer_size() >= BEHIND_BYTES
+    }
+
+    fn catch_up(&self) -> Result<(), MetaError> {
+        if self.in_memtable.load(Ordering::Relaxed) >= MEMTABLE_BYTES.get() {
+            // Else the worker does it, and nobody can commit meanwhile.
+            self.sync()?;
+            self.hand_over(MEMTABLE_BYTES)?;
+        }
+        self.wait_for_worker(BEHIND_BYTES)
     }
 
     fn sync(&self) -> Result<(), MetaError> {
-        let persist = || {
-            self.database.persist(PersistMode::SyncData)?;
+        self.check_sync("sync")?;
+        let persist = |journal: Option<&File>| {
+            match journal {
+                Some(journal) => self.sync_journal(journal)?,
+                None => self.database.persist(PersistMode::SyncData)?,
+            }
             // The worker syncs the same file, and an error is told once: it may have been told there.
             self.database.persist(PersistMode::Buffer)
         };

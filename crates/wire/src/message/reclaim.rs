@@ -88,6 +88,11 @@ impl MembersNow {
         self.returned.iter().find(|(back, _)| *back == server).map(|(_, lost)| *lost)
     }
 
+    /// Whether both name the same incarnations, in the same epoch.
+    pub fn says_the_same(&self, other: &Self) -> bool {
+        self.epoch == other.epoch && self.lost == other.lost && self.returned == other.returned
+    }
+
     /// A server that was declared lost is back; false when it was not.
     pub fn is_back(&mut self, server: ServerId) -> bool {
         let Some(lost) = self.lost.iter().filter(|(lost, _)| *lost == server).max().copied() else {

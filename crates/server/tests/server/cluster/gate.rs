@@ -2,9 +2,12 @@
 
 use std::path::Path;
 use std::sync::{Arc, Condvar, Mutex};
+use std::time::Duration;
 
 use hayase_store::area::CountedArea;
 use hayase_store::{Area, AreaError, AreaUsage, CrashDevice, Device, PartError};
+
+use super::slow_disk::{SlowDevice, SlowDisk};
 
 /// Open at first.
 #[derive(Debug, Default)]
@@ -31,13 +34,15 @@ impl Gate {
         self.changed.notify_all();
     }
 
-    /// Returns when somebody waits.
+    /// Returns when somebody waits, who is waited for 30 s.
     pub(crate) fn until_somebody_waits(&self) {
         let state = self.state.lock().expect("no holder panics");
-        drop(self.changed.wait_while(state, |state| state.waiting == 0).expect("no holder panics"));
+        let nobody = |state: &mut State| state.waiting == 0;
+        let waited = self.changed.wait_timeout_while(state, Duration::from_secs(30), nobody);
+        assert!(!waited.expect("no holder panics").1.timed_out(), "nobody waits at the gate");
     }
 
-    fn pass(&self) {
+    pub(super) fn pass(&self) {
         let mut state = self.state.lock().expect("no holder panics");
         state.waiting += 1;
         self.changed.notify_all();
@@ -53,6 +58,17 @@ pub(crate) struct Gated {
     pub(crate) gate: Arc<Gate>,
     /// In the place of its own.
     pub(crate) parts: Option<Arc<CrashDevice>>,
+    /// Below its files, if it is to be one.
+    pub(crate) slow: Option<Arc<SlowDisk>>,
+}
+
+impl Gated {
+    fn slowed(&self, files: Arc<dyn Device>) -> Arc<dyn Device> {
+        match &self.slow {
+            Some(disk) => Arc::new(SlowDevice { files, disk: Arc::clone(disk) }),
+            None => files,
+        }
+    }
 }
 
 impl Area for Gated {
@@ -74,9 +90,14 @@ impl Area for Gated {
 
     fn parts(&self) -> Result<Arc<dyn Device>, PartError> {
         self.gate.pass();
-        match &self.parts {
-            Some(parts) => Ok(Arc::clone(parts) as Arc<dyn Device>),
-            None => self.area.parts(),
-        }
+        let parts = match &self.parts {
+            Some(parts) => Arc::clone(parts) as Arc<dyn Device>,
+            None => self.area.parts()?,
+        };
+        Ok(self.slowed(parts))
+    }
+
+    fn ledger_device(&self) -> Result<Arc<dyn Device>, PartError> {
+        Ok(self.slowed(self.area.ledger_device()?))
     }
 }

@@ -3,9 +3,10 @@
 //! Here: the order of looking, syncing and noting. Not here: the bytes of the note ([`super::lengths`]), following the
 //! journals ([`super::tail`]), what damage is ([`super::journal`]).
 
+use std::fs::File;
 use std::io;
 use std::path::Path;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, PoisonError, TryLockError};
 
 use super::journal::{self, Last};
 use super::lengths::{self, ByJournal, Lengths};
@@ -77,9 +78,14 @@ impl Found {
 }
 
 impl Synced {
-    /// Opens the journal that is written now, so that [`Self::check`] is told of its errors from here on.
+    /// Opens the journal that is written now, so that [`Self::check`] is told of its errors from here on. A sync that is
+    /// under way does so itself when it has ended, which is not waited for.
     pub(super) fn follow(&self) {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner).follow();
+        match self.state.try_lock() {
+            Ok(mut state) => state.follow(),
+            Err(TryLockError::Poisoned(state)) => state.into_inner().follow(),
+            Err(TryLockError::WouldBlock) => {}
+        }
     }
 
     /// Fails where the journal had an error of write-back that this descriptor was not told of yet; so does the end of a
@@ -91,22 +97,27 @@ impl Synced {
         state.tail.file.sync_data()
     }
 
-    /// Runs `sync`, and notes what was written before it. Costs reading that, from memory, and one small write: no sync
-    /// of its own.
+    /// Runs `sync`, and notes what was written before it. It gets the journal that is written now, if that could be
+    /// followed; fjall has synced those before it. Costs reading what was written, from memory, and one small write: no
+    /// sync of its own.
     ///
     /// What programs wait for is the sync: where there is trouble with the note alone, it says less than was synced, and
     /// the next one catches up.
-    pub(super) fn note(&self, sync: impl FnOnce() -> fjall::Result<()>) -> fjall::Result<()> {
+    pub(super) fn note(
+        &self,
+        sync: impl FnOnce(Option<&File>) -> fjall::Result<()>,
+    ) -> fjall::Result<()> {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         let state = &mut *state;
         let written = state.tail.lengths();
-        sync()?;
+        sync(written.is_ok().then_some(&state.tail.file))?;
         if let Err(error) = written.and_then(|written| state.lengths.write(&written))
             && !std::mem::replace(&mut state.has_warned, true)
         {
             let directory = state.tail.directory().display();
             tracing::warn!(%directory, %error, "names were synced, and how much of their journals is not noted");
         }
+        state.follow();
         Ok(())
     }
 }

@@ -3,6 +3,7 @@
 use std::io::Read;
 use std::os::unix::fs::FileExt;
 use std::process::{Command, Stdio};
+use std::sync::{Arc, Condvar, Mutex};
 
 use super::*;
 
@@ -577,4 +578,80 @@ fn a_table_that_could_not_be_written_loses_nothing() {
     let of = |errno: i32| fjall::Error::Io(io::Error::from_raw_os_error(errno));
     assert!(failed(of(libc::ENOSPC)) && failed(of(libc::EDQUOT)));
     assert!(!failed(of(libc::EIO)));
+}
+
+/// The worker syncs its journal meanwhile, which is no part of this.
+#[test]
+fn a_commit_waits_for_no_sync() {
+    static IS_OPEN: Mutex<bool> = Mutex::new(false);
+    static CHANGED: Condvar = Condvar::new();
+    static SYNCS: AtomicU64 = AtomicU64::new(0);
+    const VALUE_BYTES: usize = 20_000;
+    let dir = directory();
+    let mut store = FjallStore::open(dir.path()).unwrap();
+    store.sync_file = |file| {
+        SYNCS.fetch_add(1, Ordering::AcqRel);
+        drop(CHANGED.wait_while(IS_OPEN.lock().unwrap(), |is_open| !*is_open).unwrap());
+        file.sync_data()
+    };
+    store.commit(number(0)).unwrap();
+    let store = Arc::new(store);
+    let syncing = Arc::clone(&store);
+    let syncing = std::thread::spawn(move || syncing.sync());
+    while SYNCS.load(Ordering::Acquire) == 0 {
+        std::thread::yield_now();
+    }
+    let (tell, told) = std::sync::mpsc::channel();
+    let committing = Arc::clone(&store);
+    let committing = std::thread::spawn(move || {
+        // More than a memtable, which is handed over.
+        for i in 0..1000u32 {
+            committing.commit(batch(&i.to_le_bytes(), &[7; VALUE_BYTES])).unwrap();
+        }
+        tell.send(()).unwrap();
+    });
+    let committed = told.recv_timeout(Duration::from_secs(20));
+    let is_syncing = !syncing.is_finished();
+    *IS_OPEN.lock().unwrap() = true;
+    CHANGED.notify_all();
+    syncing.join().unwrap().unwrap();
+    committing.join().unwrap();
+    committed.expect("it waited for the sync");
+    assert!(is_syncing);
+    // What came meanwhile is for the next one.
+    store.sync().unwrap();
+    assert_eq!(SYNCS.load(Ordering::Acquire), 2);
+}
+
+#[test]
+fn after_a_sync_that_failed_everything_is_refused() {
+    let dir = directory();
+    let mut store = FjallStore::open(dir.path()).unwrap();
+    store.commit(number(0)).unwrap();
+    store.sync_file = |_| Err(io::Error::from_raw_os_error(libc::EIO));
+    let is_lost = |done| matches!(done, Err(MetaError::Failed { is_whole: false, .. }));
+    assert!(is_lost(store.sync()));
+    store.sync_file = File::sync_data;
+    assert!(is_lost(store.sync()), "no later sync tells what was lost");
+    assert!(is_lost(store.commit(number(1))));
+    drop(store);
+    assert_eq!(count(&FjallStore::open(dir.path()).unwrap()), 1);
+}
+
+#[test]
+fn who_waits_in_time_never_waits_in_a_commit() {
+    const VALUE_BYTES: usize = 20_000;
+    let dir = directory();
+    let store = FjallStore::open(dir.path()).unwrap();
+    let mut waits = 0;
+    for i in 0..5_000u32 {
+        if store.is_behind() {
+            store.catch_up().unwrap();
+            waits += 1;
+        }
+        assert!(store.in_memtable.load(Ordering::Relaxed) < MEMTABLE_BYTES.get(), "none is full");
+        assert!(store.database.write_buffer_size() < BEHIND_BYTES, "the worker has caught up");
+        store.commit(batch(&i.to_be_bytes(), &[7; VALUE_BYTES])).unwrap();
+    }
+    assert!(waits >= 10, "{waits} times in 100 MB");
 }

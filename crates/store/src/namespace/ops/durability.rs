@@ -1,5 +1,5 @@
 //! How many bytes of a file were made durable, and whether its storage has lost some: notes at the home of a part or an index
-//! of a container.
+//! of a container; of other whole files of `shared`, only whether bytes are lost.
 //!
 //! Programs write such a file without any server, so nobody can note durably that a write is about to come. Noted is the
 //! opposite: how long the file was when it was last synced. It grows, except where a writer cuts off what it could not publish, and what was published of it is not written

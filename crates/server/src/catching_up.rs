@@ -1,0 +1,90 @@
+//! Waits of the names for their disk, before a request begins instead of in the middle of its commit.
+//!
+//! A commit that waits holds up this server's one thread, and with it its heartbeats: 20 s of that are a lost node. So
+//! whoever can wait does so here, where only it waits: while the storage is behind with what was committed, and while no
+//! number of an inode is reserved. The next block of numbers is reserved when a quarter of this one is left.
+//!
+//! Not here: the same waits as the last bound, for what no request asked for ([`hayase_store::MetaStore::commit`],
+//! [`hayase_store::Namespace::allocate`]).
+
+use std::cell::Cell;
+use std::rc::Rc;
+use std::sync::Arc;
+
+use hayase_store::namespace::INODE_BLOCK;
+use hayase_wire::message::{PeerRequest, Refused};
+use tokio::sync::Mutex;
+
+use crate::convert::meta_refused;
+use crate::node::Node;
+
+/// Numbers are reserved when so many are left.
+const NUMBERS_LOW: u64 = INODE_BLOCK / 4;
+
+/// The last so many are for those who found that there are enough, and have not taken theirs yet.
+const NUMBERS_KEPT: u64 = INODE_BLOCK / 16;
+
+/// See the module.
+#[derive(Default)]
+pub(crate) struct CatchingUp {
+    /// One thread for disks waits for the storage of the names, everybody else for that one.
+    turn: Mutex<()>,
+    reserves: Cell<bool>,
+}
+
+impl Node {
+    /// Waits while the storage of the names is behind.
+    pub(crate) async fn names_keep_up(&self) -> Result<(), Refused> {
+        if !self.names.is_behind() {
+            return Ok(());
+        }
+        let _turn = self.catching_up.turn.lock().await;
+        if !self.names.is_behind() {
+            return Ok(());
+        }
+        let names = Arc::clone(&self.names);
+        self.disk.run(move || names.catch_up().map_err(meta_refused)).await
+    }
+
+    /// Before so many inodes are made here: waits while there are no numbers for them.
+    pub(crate) async fn have_numbers(self: &Rc<Self>, wanted: usize) -> Result<(), Refused> {
+        let left = self.names.numbers_left();
+        let least = NUMBERS_KEPT + wanted as u64;
+        if left < least {
+            return self.reserve_numbers(least).await;
+        }
+        if left <= NUMBERS_LOW && !self.catching_up.reserves.replace(true) {
+            let this = Rc::clone(self);
+            tokio::task::spawn_local(async move {
+                if let Err(error) = this.reserve_numbers(NUMBERS_LOW + 1).await {
+                    tracing::warn!(%error, "numbers for new files are not reserved yet");
+                }
+                this.catching_up.reserves.set(false);
+            });
+        }
+        Ok(())
+    }
+
+    async fn reserve_numbers(&self, wanted: u64) -> Result<(), Refused> {
+        let names = Arc::clone(&self.names);
+        self.disk.run(move || names.reserve(wanted).map_err(meta_refused)).await
+    }
+}
+
+/// Whether a request may commit something. Those that do not wait for nobody; others may depend on their deadlines.
+pub(crate) fn may_commit(request: &PeerRequest) -> bool {
+    use PeerRequest as R;
+    !matches!(
+        request,
+        R::Ping
+            | R::Recall { .. }
+            | R::Read { .. }
+            | R::Write { .. }
+            | R::Lookup(_)
+            | R::GetAttr { .. }
+            | R::GetAttrMany(_)
+            | R::List { .. }
+            | R::StatFs
+            | R::Status
+    )
+}
