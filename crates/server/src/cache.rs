@@ -96,6 +96,8 @@ pub(crate) struct Cache {
     pub(crate) last_tombstone: Cell<u64>,
     /// Versions that were removed from the tier a moment ago.
     gone: RefCell<HashMap<(Vec<u8>, u64), Instant>>,
+    /// Versions, by size and time, that were about to be renamed in the tier a moment ago.
+    moved_away: RefCell<HashMap<(Vec<u8>, u64, Time), Instant>>,
     /// Held by path while what a tombstone hides is removed or taken over.
     pub(crate) burying: KeyedLock<Vec<u8>>,
     /// By path of a directory: what its removals wait for.
@@ -300,6 +302,7 @@ impl Cache {
             tombstones: RefCell::new(tombstones),
             last_tombstone: Cell::new(last_tombstone),
             gone: RefCell::default(),
+            moved_away: RefCell::default(),
             burying: KeyedLock::new(),
             settling: RefCell::default(),
             settling_locks: KeyedLock::new(),

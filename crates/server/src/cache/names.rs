@@ -459,12 +459,10 @@ impl Node {
             cache.traffic.conflict(beside.as_bytes().to_vec());
         }
         let Moved { version, moved } = moved.map_err(|error| tier_refused(&error))?;
-        let is_as_known = match (moved, version, record.version) {
-            (Some(moved), _, Some(known)) => moved == known.identity,
-            // It was moved before, and nobody was told.
-            (None, Some(now), Some(known)) => (now.size, now.mtime) == (known.size, known.mtime),
-            _ => false,
-        };
+        // Where it was moved before, in part or as a whole, and no answer came, it has another identity since.
+        let is_as_known = version.zip(record.version).is_some_and(|(now, known)| {
+            moved == Some(known.identity) || (now.size, now.mtime) == (known.size, known.mtime)
+        });
         Ok((version, is_as_known))
     }
 

@@ -103,6 +103,13 @@ impl Cache {
         remember(&self.gone, (path.to_vec(), identity), Instant::now());
     }
 
+    /// What is renamed in the tier may be seen under its old name until that is done, and in a listing that is on its way,
+    /// with an identity that nobody knows: there the file has both names for a moment.
+    pub(crate) fn moves_away(&self, path: &[u8], version: &TierVersion) {
+        let seen = (path.to_vec(), version.size, version.mtime);
+        remember(&self.moved_away, seen, Instant::now());
+    }
+
     pub(crate) fn tombstones_of(&self, path: &[u8]) -> Vec<LedgerRecord> {
         let numbers = self.tombstones.borrow().by_path.get(path).cloned().unwrap_or_default();
         numbers.into_iter().filter_map(|number| self.record(number)).collect()
@@ -124,7 +131,10 @@ impl Cache {
     pub(crate) fn hides(&self, path: &[u8], version: &TierVersion) -> bool {
         let TierVersion { identity, size, mtime, .. } = *version;
         let gone = self.gone.borrow().get(&(path.to_vec(), identity)).copied();
-        gone.is_some_and(|at| at.elapsed() < SYNC_DEADLINE)
+        let moved = self.moved_away.borrow().get(&(path.to_vec(), size, mtime)).copied();
+        let is_recent = |at: Instant| at.elapsed() < SYNC_DEADLINE;
+        gone.is_some_and(is_recent)
+            || moved.is_some_and(is_recent)
             || self.tombstones_of(path).iter().any(|one| one.is_ours(identity, size, mtime))
     }
 }
@@ -156,6 +166,20 @@ impl Node {
             PeerReply::Shown(shown) => self.bury(place, ino, shown).await.map(drop),
             other => Err(unexpected(&other)),
         }
+    }
+
+    /// Shard: the same for a name that a file gives up for another one; the file may be renamed in the tier, too.
+    pub(crate) async fn bury_renamed(
+        self: &Rc<Self>,
+        place: &Place,
+        ino: InodeId,
+        shown: Shown,
+    ) -> Result<PeerReply, Refused> {
+        if let Some(version) = shown.version {
+            let path = self.tier_path_of(place).await?;
+            self.cache()?.moves_away(&path, &stored_version(version));
+        }
+        self.bury(place, ino, shown).await
     }
 
     /// Shard: hides what the tier shows of a file under a name that it gives up.
