@@ -220,8 +220,8 @@ impl Node {
             R::CacheForget { place, ino } => self.forget_imported(from, place, ino).await,
             R::CacheCheck { ino } => self.check_in_tier(ino).await,
             R::CacheHold { ino } => self.hold_cached(ino).await,
-            R::CacheMove { ino, is_over, over, undo } => {
-                self.move_cached(ino, (is_over, over), undo).await
+            R::CacheMove { ino, is_over, over, follows, undo } => {
+                self.move_cached(ino, (is_over, over, follows), undo).await
             }
             R::CacheUnlink { ino } => self.unlink_cached(ino),
             R::CacheBury { place, ino, shown } => self.bury_renamed(&place, ino, shown).await,

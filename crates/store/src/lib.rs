@@ -19,7 +19,8 @@ pub use device::{
 };
 pub use ledger::{
     Buried, Damage, FileState, Ledger, LedgerError, LedgerRecord, LedgerSync,
-    PENDING_XATTRS_BYTES_MAX, PendingXattrs, Salvaged, Synced, TierVersion, XattrValues,
+    PENDING_XATTRS_BYTES_MAX, PendingXattrs, Salvaged, Succession, Synced, TierVersion,
+    XattrValues,
 };
 pub use meta::{Batch, FjallStore, MemoryStore, MetaError, MetaStore, Pair, says_full};
 pub use namespace::{EntryRecord, FileKind, Inode, Namespace, NamespaceError, Time, Txn, ops};
