@@ -10,7 +10,7 @@
 //! whether it may go ([`swap`]).
 //! Fault: others rename in the tier while the job does (`docs/design/000-faults.md`).
 
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, OwnedFd};
 
 use rustix::fs::{self, AtFlags};
 use rustix::io::Errno;
@@ -133,7 +133,7 @@ fn place_link(
     expected: Option<u64>,
 ) -> rustix::io::Result<Placed> {
     let Some(expected) = expected else { return rename((source, hidden), target, None) };
-    match swap::swap((source, hidden), target, expected)? {
+    match swap::swap((source, hidden), (target.0.as_fd(), target.1), expected)? {
         Swapped::Done => Ok(Placed::Done),
         Swapped::Other => Ok(Placed::OtherThere),
         Swapped::Unsupported => rename((source, hidden), target, Some(expected)),

@@ -97,10 +97,9 @@ impl Exchange {
 /// more than rename(2), of which one is a rename, and the removal of what came out.
 pub(super) fn swap(
     (directory, new): (impl AsFd, &mut Vec<u8>),
-    target: (impl AsFd, &[u8]),
+    target: (BorrowedFd<'_>, &[u8]),
     expected: u64,
 ) -> rustix::io::Result<Swapped> {
-    let target = (target.0.as_fd(), target.1);
     let Some(expected) = look(target.0, target.1, expected)? else { return Ok(Swapped::Other) };
     let own = fs::statat(&directory, new.as_slice(), AtFlags::SYMLINK_NOFOLLOW)?.st_ino;
     let exchange = Exchange::new(own, &expected);

@@ -36,7 +36,11 @@ const FOUND: [(u64, Plan, &str); 11] = [
         STRIPED_CUT,
         "a file whose home a power cut let believe that it has its name came before the file that has it",
     ),
-    (700_022, STRIPED_CUT, "no home knew which of two files of one name was renamed over the other"),
+    (
+        700_022,
+        STRIPED_CUT,
+        "no home knew which of two files of one name was renamed over the other",
+    ),
     (481_129_146, STRIPED_CUT, "the same where both were to replace one version"),
     (481_129_228, STRIPED_CUT, "the same where a flush of each had failed"),
     (

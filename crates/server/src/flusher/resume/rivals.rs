@@ -1,10 +1,10 @@
 //! Files of a dead job that have the same path, by the ledgers of their homes.
 //!
-//! A program renamed one of them over the other, and a power cut on every node took away some of what said so. Which one
-//! is the later one the ledgers say: a rename over another file is answered when the home of the renamed one has its
-//! place among the files of that name durably ([`LedgerRecord::place`]). Where they do not, since one of them was removed
-//! and not replaced, the names decide: one file has the name, for its home and for the server of the name, and the homes
-//! of the others know no name of theirs any more. Where that is not so either, nothing is assumed.
+//! A program renamed one of them over the other, and a power cut on every node took away some of what said so. The
+//! ledgers say which one is the later: the home of a file that is renamed over another one writes its new path and its
+//! place among the files of that name in one record, durably ([`LedgerRecord::place`]). Where one of them was removed
+//! and not replaced they do not, and the names decide: one file has the name, for its home and for the server of the
+//! name, and the homes of the others know no name of theirs any more. Where that is not so either, nothing is assumed.
 //! Fault: every node loses power (`docs/design/000-faults.md`).
 
 use std::collections::HashMap;
@@ -99,8 +99,8 @@ impl Rivals {
         }
     }
 
-    /// Whether a file that was renamed over this one is in the tier. One that has not heard that it is there, or whose rename
-    /// was not answered, is known there as its own.
+    /// Whether a file that was renamed over this one is in the tier. One that has not heard that it is there, or whose
+    /// rename was not answered, is known there by its version.
     fn is_replaced(&self, record: &LedgerRecord, tier: &dyn Tier) -> bool {
         let place = record.place();
         let rivals = self.by_first.get(&place.first).map_or(&[][..], Vec::as_slice);

@@ -99,9 +99,12 @@ impl Scene {
     }
 }
 
+/// Does what a process had done before it was killed.
+type Kill = fn(&Scene);
+
 #[test]
 fn a_move_that_was_killed_at_any_step_is_done_by_the_same_call() {
-    let kills: [(&str, fn(&Scene)); 4] = [
+    let kills: [(&str, Kill); 4] = [
         ("linked", |scene| drop(scene.linked(false))),
         ("told", |scene| drop(scene.linked(true))),
         ("exchanged", |scene| scene.exchange(&scene.linked(true))),
