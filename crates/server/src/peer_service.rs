@@ -224,7 +224,7 @@ impl Node {
                 self.move_cached(ino, (is_over, over, follows), undo).await
             }
             R::CacheUnlink { ino } => self.unlink_cached(ino),
-            R::CacheBury { place, ino, shown } => self.bury_renamed(&place, ino, shown).await,
+            R::CacheBury { place, ino, shown } => self.bury(&place, (ino, shown), true).await,
             R::CacheStillNamed { ino, path, shown } => self.still_named(ino, &path, shown).await,
             R::CacheTombstones { place, ino } => self.tombstones(&place, ino).await,
             R::CacheReplaced { place, tombstones } => {

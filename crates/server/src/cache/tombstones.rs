@@ -103,13 +103,6 @@ impl Cache {
         remember(&self.gone, (path.to_vec(), identity), Instant::now());
     }
 
-    /// What is renamed in the tier may be seen under its old name until that is done, and in a listing that is on its way,
-    /// with an identity that nobody knows: there the file has both names for a moment.
-    pub(crate) fn moves_away(&self, path: &[u8], version: &TierVersion) {
-        let seen = (path.to_vec(), version.size, version.mtime);
-        remember(&self.moved_away, seen, Instant::now());
-    }
-
     pub(crate) fn tombstones_of(&self, path: &[u8]) -> Vec<LedgerRecord> {
         let numbers = self.tombstones.borrow().by_path.get(path).cloned().unwrap_or_default();
         numbers.into_iter().filter_map(|number| self.record(number)).collect()
@@ -163,31 +156,19 @@ impl Node {
         ino: InodeId,
     ) -> Result<(), Refused> {
         match self.ask(ino.home(), PeerRequest::CacheUnlink { ino }).await? {
-            PeerReply::Shown(shown) => self.bury(place, ino, shown).await.map(drop),
+            PeerReply::Shown(shown) => self.bury(place, (ino, shown), false).await.map(drop),
             other => Err(unexpected(&other)),
         }
     }
 
-    /// Shard: the same for a name that a file gives up for another one; the file may be renamed in the tier, too.
-    pub(crate) async fn bury_renamed(
-        self: &Rc<Self>,
-        place: &Place,
-        ino: InodeId,
-        shown: Shown,
-    ) -> Result<PeerReply, Refused> {
-        if let Some(version) = shown.version {
-            let path = self.tier_path_of(place).await?;
-            self.cache()?.moves_away(&path, &stored_version(version));
-        }
-        self.bury(place, ino, shown).await
-    }
-
-    /// Shard: hides what the tier shows of a file under a name that it gives up.
+    /// Shard: hides what the tier shows of a file under a name that it gives up, for another one if `is_renamed`. If the
+    /// file is renamed in the tier then, it has both names there for a moment, and may be seen under this one with an
+    /// identity that nobody knows.
     pub(crate) async fn bury(
         self: &Rc<Self>,
         place: &Place,
-        ino: InodeId,
-        shown: Shown,
+        (ino, shown): (InodeId, Shown),
+        is_renamed: bool,
     ) -> Result<PeerReply, Refused> {
         if shown == Shown::default() {
             return Ok(PeerReply::Done); // The tier has never seen it.
@@ -195,6 +176,10 @@ impl Node {
         let cache = self.cache()?;
         let path = self.tier_path_of(place).await?;
         let version = shown.version.map(stored_version);
+        if let Some(version) = version.filter(|_| is_renamed) {
+            let looks = (path.clone(), version.size, version.mtime);
+            remember(&cache.moved_away, looks, Instant::now());
+        }
         let sent = shown.sent.map(|(size, at)| (size, stored_time(at)));
         let known = cache.tombstones_of(&path);
         if known.iter().any(|one| (one.version, one.sent) == (version, sent)) {

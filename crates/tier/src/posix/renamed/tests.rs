@@ -1,3 +1,5 @@
+//! Moves that meet other programs, and what a kill leaves at each of their steps.
+
 use std::collections::HashSet;
 use std::path::Path;
 use std::sync::Mutex;
