@@ -16,7 +16,7 @@ island_suites+=(slurm bench deny site page mpi mpiio-faults fio-cache mpiio-fore
 foreign_suites=(gfarm mpiio s3 fsx-cache pjdfstest pjdfstest-6.1 mpiio-romio ssh user areas cached slurm mpi mpiio-faults)
 foreign_suites+=(fio-cache mpiio-foreign fsx fsx-6.1 fio fio-6.1)
 # Run by --long, alone, each in at most half an hour; the last result of each is kept in docs/results/long.md.
-long_suites=(sim-links sim-restarts sim-cuts sim-losses sim-power-cut sim-tier sim-scale)
+long_suites=(sim-links sim-restarts sim-cuts sim-losses sim-power-cut sim-tier sim-tier-cut sim-scale)
 long_suites+=(fuzz-long fuzz-guided asan flips-long entries-long files-long swap-long appends-long areas-mpi4py s3-versitygw)
 long_suites+=(fresh-demo fresh-checks fresh-e2e fresh-islands packages packages-same)
 
@@ -261,6 +261,10 @@ suite_sim-tier() {
   first=$(new_seed)
   echo "first seed $first"
   HAYASE_SIM_TIER_FIRST=$first HAYASE_SIM_TIER_SEEDS=5000 run_tests hayase-sim to_the_tier_whatever_happens
+}
+# The same where every node loses power, which ends the job, and the job is resumed: the fault model of the project.
+suite_sim-tier-cut() {
+  HAYASE_SIM_TIER_FIRST=$(new_seed) HAYASE_SIM_TIER_SEEDS=5000 run_tests hayase-sim by_resume_after_a_power_cut
 }
 suite_sim-scale() { HAYASE_SIM_SCALE=1000 run_tests hayase-sim a_nodes_effort_does_not_grow_with_the_job; }
 suite_fuzz-long() { HAYASE_FUZZ_SECONDS=300 run_tests hayase-fuzz decoders_come_back_from_anything; }

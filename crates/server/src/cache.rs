@@ -79,6 +79,9 @@ use self::tombstones::Tombstones;
 /// The name below the root of `shared` under which the mount finds the cache area; no listing shows it.
 pub const CACHE_NAME: &[u8] = b".hayase-cache";
 
+/// What a path of the tier shows: size and time.
+type Looks = (Vec<u8>, u64, Time);
+
 /// The cache area of one server.
 pub(crate) struct Cache {
     pub(crate) tier: Arc<dyn Tier>,
@@ -99,6 +102,8 @@ pub(crate) struct Cache {
     pub(crate) last_tombstone: Cell<u64>,
     /// Versions that were removed from the tier a moment ago.
     gone: RefCell<HashMap<(Vec<u8>, u64), Instant>>,
+    /// Versions, by size and time, that were about to be renamed in the tier a moment ago.
+    moved_away: RefCell<HashMap<Looks, Instant>>,
     /// Held by path while what a tombstone hides is removed or taken over.
     pub(crate) burying: KeyedLock<Vec<u8>>,
     /// By path of a directory: what its removals wait for.
@@ -305,6 +310,7 @@ impl Cache {
             tombstones: RefCell::new(tombstones),
             last_tombstone: Cell::new(last_tombstone),
             gone: RefCell::default(),
+            moved_away: RefCell::default(),
             burying: KeyedLock::new(),
             settling: RefCell::default(),
             settling_locks: KeyedLock::new(),

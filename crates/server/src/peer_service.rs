@@ -227,11 +227,11 @@ impl Node {
             R::CacheForget { place, ino } => self.forget_imported(from, place, ino).await,
             R::CacheCheck { ino } => self.check_in_tier(ino).await,
             R::CacheHold { ino } => self.hold_cached(ino).await,
-            R::CacheMove { ino, is_over, over, undo } => {
-                self.move_cached(ino, (is_over, over), undo).await
+            R::CacheMove { ino, is_over, over, follows, undo } => {
+                self.move_cached(ino, (is_over, over, follows), undo).await
             }
             R::CacheUnlink { ino } => self.unlink_cached(ino),
-            R::CacheBury { place, ino, shown } => self.bury(&place, ino, shown).await,
+            R::CacheBury { place, ino, shown } => self.bury(&place, (ino, shown), true).await,
             R::CacheStillNamed { ino, path, shown } => self.still_named(ino, &path, shown).await,
             R::CacheTombstones { place, ino } => self.tombstones(&place, ino).await,
             R::CacheReplaced { place, tombstones } => {

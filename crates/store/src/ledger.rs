@@ -40,7 +40,7 @@ mod salvage;
 pub use self::copies::LedgerSync;
 pub use self::pending::{PENDING_XATTRS_BYTES_MAX, PendingXattrs, XattrValues};
 pub use self::reading::Damage;
-pub use self::record::{Buried, FileState, LedgerRecord, Synced, TierVersion};
+pub use self::record::{Buried, FileState, LedgerRecord, Succession, Synced, TierVersion};
 pub use self::rewrite::{Replacement, Rewrite, Rewritten};
 pub use self::salvage::Salvaged;
 

@@ -19,8 +19,8 @@ pub use device::{
 };
 pub use ledger::{
     Buried, Damage, FileState, Ledger, LedgerError, LedgerRecord, LedgerSync,
-    PENDING_XATTRS_BYTES_MAX, PendingXattrs, Replacement, Rewrite, Rewritten, Salvaged, Synced,
-    TierVersion, XattrValues,
+    PENDING_XATTRS_BYTES_MAX, PendingXattrs, Replacement, Rewrite, Rewritten, Salvaged, Succession,
+    Synced, TierVersion, XattrValues,
 };
 pub use meta::{Batch, FjallStore, MemoryStore, MetaError, MetaStore, Pair, says_full};
 pub use namespace::{EntryRecord, FileKind, Inode, Namespace, NamespaceError, Time, Txn, ops};

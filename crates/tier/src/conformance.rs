@@ -48,6 +48,10 @@ const CASES: &[(&str, Case)] = &[
     ("readers and writers at once: one whole version", versions::concurrent_replace),
     ("sweep takes what was left, never an object", versions::sweep),
     ("rename moves and replaces, or is refused", versions::rename),
+    (
+        "only the version that is named is moved, over the one that is named",
+        versions::matching_renamed,
+    ),
     ("names come in order, page by page", names::order_and_pages),
     ("prefixes and levels", names::prefixes_and_levels),
     ("a directory larger than a page", names::large_directory),

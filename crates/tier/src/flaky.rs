@@ -215,6 +215,13 @@ impl<T: Tier> Tier for Flaky<T> {
     fn rename(&self, from: &Key, to: &Key) -> Result<(), TierError> {
         self.run(Action::Rename, from, || self.tier.rename(from, to))
     }
+    fn rename_version(
+        &self,
+        from: (&Key, u64),
+        to: (&Key, Option<u64>),
+    ) -> Result<ObjectMeta, TierError> {
+        self.run(Action::Rename, from.0, || self.tier.rename_version(from, to))
+    }
     fn locations(&self, key: &Key) -> Result<Vec<Location>, TierError> {
         self.run(Action::Locate, key, || self.tier.locations(key))
     }

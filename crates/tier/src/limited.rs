@@ -147,6 +147,14 @@ impl<T: Tier> Tier for Limited<T> {
         let _turn = self.turns.take();
         self.tier.rename(from, to)
     }
+    fn rename_version(
+        &self,
+        from: (&Key, u64),
+        to: (&Key, Option<u64>),
+    ) -> Result<ObjectMeta, TierError> {
+        let _turn = self.turns.take();
+        self.tier.rename_version(from, to)
+    }
     fn locations(&self, key: &Key) -> Result<Vec<Location>, TierError> {
         let _turn = self.turns.take();
         self.tier.locations(key)

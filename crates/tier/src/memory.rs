@@ -76,6 +76,31 @@ impl Memory {
         Self { capabilities, state: Arc::default() }
     }
 
+    /// Moves what is at `from` if `check` agrees to that, and to what is at `to`.
+    fn rename_if(
+        &self,
+        from: &Key,
+        to: &Key,
+        check: impl FnOnce(&Object, Option<&Object>) -> Result<(), TierError>,
+    ) -> Result<ObjectMeta, TierError> {
+        if !self.capabilities.rename {
+            return Err(TierError::Unsupported { action: Action::Rename, path: from.to_string() });
+        }
+        let mut state = self.state();
+        let object = state.get(self.capabilities.tree, Action::Rename, from)?;
+        check(&object, state.objects.get(to).map(|there| &**there))?;
+        let meta = object.meta();
+        if from != to {
+            if let Some(refusal) = state.refusal(self.capabilities.tree, Action::Rename, to) {
+                return Err(refusal);
+            }
+            state.make_directories(to);
+            state.objects.remove(from);
+            state.objects.insert(to.clone(), object);
+        }
+        Ok(meta)
+    }
+
     fn state(&self) -> MutexGuard<'_, State> {
         // Each change is one insertion or removal after all checks: no panic leaves half of one.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
@@ -233,20 +258,26 @@ impl Tier for Memory {
     }
 
     fn rename(&self, from: &Key, to: &Key) -> Result<(), TierError> {
-        if !self.capabilities.rename {
-            return Err(TierError::Unsupported { action: Action::Rename, path: from.to_string() });
-        }
-        let mut state = self.state();
-        let object = state.get(self.capabilities.tree, Action::Rename, from)?;
-        if from != to {
-            if let Some(refusal) = state.refusal(self.capabilities.tree, Action::Rename, to) {
-                return Err(refusal);
+        self.rename_if(from, to, |_, _| Ok(())).map(drop)
+    }
+
+    fn rename_version(
+        &self,
+        (from, identity): (&Key, u64),
+        (to, expected): (&Key, Option<u64>),
+    ) -> Result<ObjectMeta, TierError> {
+        self.rename_if(from, to, |moved, there| match (there, expected) {
+            _ if moved.identity != identity => {
+                Err(TierError::Changed { action: Action::Rename, path: from.to_string() })
             }
-            state.make_directories(to);
-            state.objects.remove(from);
-            state.objects.insert(to.clone(), object);
-        }
-        Ok(())
+            (Some(_), None) => {
+                Err(TierError::Exists { action: Action::Rename, path: to.to_string() })
+            }
+            (there, _) if there.map(|there| there.identity) != expected => {
+                Err(TierError::Changed { action: Action::Rename, path: to.to_string() })
+            }
+            _ => Ok(()),
+        })
     }
 
     fn tree(&self) -> Option<&dyn Tree> {

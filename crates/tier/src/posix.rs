@@ -2,9 +2,9 @@
 //!
 //! Here: [`Posix`], one call after the other. Rooms: [`beneath`] (paths that can not leave the root),
 //! [`tree`] (directories and links), [`upload`] (temporary, fsync, rename, fsync), [`swap`] (a rename over one version
-//! only), [`no_replace`] (over none), [`whole`] (uploads of many small files), [`parts`] and [`journal`] (uploads that
-//! outlive their process), [`names`] (directories read for listings and for the sweep), [`xattrs`] (where the file
-//! system has them).
+//! only), [`no_replace`] (over none), [`renamed`] (of one version only), [`whole`] (uploads of many small files),
+//! [`parts`] and [`journal`] (uploads that outlive their process), [`names`] (directories read for listings and for the
+//! sweep), [`xattrs`] (where the file system has them).
 //! An object is a regular file. Symbolic links are never followed below the root, wherever they
 //! point; a listing shows them as no objects.
 //! Unfinished uploads lie beside their target as `.hayase-partial-<random>`, or under a name that tells
@@ -15,6 +15,7 @@ mod journal;
 mod names;
 mod no_replace;
 mod parts;
+mod renamed;
 mod swap;
 mod tree;
 mod upload;
@@ -256,6 +257,14 @@ impl Tier for Posix {
         fs::renameat(&source, from.split_last().1, &target, name).map_err(&failed)?;
         self.root.lasts.sync_names(&target).map_err(&failed)?;
         self.root.lasts.sync_names(&source).map_err(&failed)
+    }
+
+    fn rename_version(
+        &self,
+        from: (&Key, u64),
+        to: (&Key, Option<u64>),
+    ) -> Result<ObjectMeta, TierError> {
+        self.rename_held(from, to)
     }
 
     fn tree(&self) -> Option<&dyn Tree> {

@@ -192,6 +192,14 @@ impl<T: Tier> Tier for Throttled<T> {
         self.meter.call();
         self.tier.rename(from, to)
     }
+    fn rename_version(
+        &self,
+        from: (&Key, u64),
+        to: (&Key, Option<u64>),
+    ) -> Result<ObjectMeta, TierError> {
+        self.meter.call();
+        self.tier.rename_version(from, to)
+    }
     fn locations(&self, key: &Key) -> Result<Vec<Location>, TierError> {
         self.meter.call();
         self.tier.locations(key)

@@ -31,6 +31,7 @@ use hayase_layout::ByteCount;
 
 use crate::{
     Action, Key, ListRequest, Marks, Page, PartSums, TierError, Tree, XattrChanges, Xattrs,
+    if_there,
 };
 
 /// What a tier can do beyond the contract's core.
@@ -313,6 +314,36 @@ pub trait Tier: Send + Sync + fmt::Debug {
     fn rename(&self, from: &Key, to: &Key) -> Result<(), TierError> {
         let _ = to;
         Err(TierError::Unsupported { action: Action::Rename, path: from.to_string() })
+    }
+
+    /// Moves one version of an object (the identity after `from`) to another key, in the place of one version only (the
+    /// identity after `to`), or of none. Answers what is there then; its identity may be another one than before. `Changed`
+    /// when another version is at `from`, or another one or none at `to`, and `Exists` when one is at `to` where none is
+    /// expected: what is there stays. Where the tier [`Capabilities::compares`], versions of others that come to either key
+    /// meanwhile stay there; elsewhere it looks just before.
+    fn rename_version(
+        &self,
+        (from, identity): (&Key, u64),
+        (to, expected): (&Key, Option<u64>),
+    ) -> Result<ObjectMeta, TierError> {
+        let moved = self.stat(from)?;
+        let changed =
+            |key: &Key| Err(TierError::Changed { action: Action::Rename, path: key.to_string() });
+        if moved.identity != identity {
+            return changed(from);
+        }
+        match (if_there(self.stat(to))?, expected) {
+            (Some(_), None) => {
+                return Err(TierError::Exists { action: Action::Rename, path: to.to_string() });
+            }
+            (there, Some(_)) if there.map(|there| there.identity) != expected => {
+                return changed(to);
+            }
+            _ => self.rename(from, to)?,
+        }
+        let now = if_there(self.stat(to))?;
+        let is_ours = |now: &ObjectMeta| (now.size, now.mtime) == (moved.size, moved.mtime);
+        Ok(now.filter(is_ours).unwrap_or(moved))
     }
 
     /// Where the bytes lie, in order, covering the whole object.
@@ -600,6 +631,13 @@ impl<T: Tier + ?Sized> Tier for std::sync::Arc<T> {
     }
     fn rename(&self, from: &Key, to: &Key) -> Result<(), TierError> {
         (**self).rename(from, to)
+    }
+    fn rename_version(
+        &self,
+        from: (&Key, u64),
+        to: (&Key, Option<u64>),
+    ) -> Result<ObjectMeta, TierError> {
+        (**self).rename_version(from, to)
     }
     fn locations(&self, key: &Key) -> Result<Vec<Location>, TierError> {
         (**self).locations(key)

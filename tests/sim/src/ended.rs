@@ -94,7 +94,7 @@ pub fn ended_by_power_cut(story: Story, scene: &Scene) -> Result<(), Vec<String>
         play(story, scene, &job, &mounts).await;
         job.end_by_power_cut(|server| scene.left(server)).await;
         let mut wrong = job.complaints();
-        wrong.extend(resumed(&job, &tier));
+        wrong.extend(resumed(&job, &tier).violations);
         wrong.extend(look(story, &tier));
         wrong
     });

@@ -1,13 +1,21 @@
 //! What `hayase resume` makes of a job whose nodes have all lost power.
 
 use hayase_layout::ServerId;
-use hayase_server::{LeftNode, LeftNodes, Resumed, ResumedJob};
+use hayase_server::{LeftNode, LeftNodes, Resumed, ResumedJob, Resuming};
 use hayase_tier::Memory;
 use hayase_wire::message::Refused;
 
 use crate::job::Job;
 
 const ENXIO: i32 = 6;
+
+/// What `hayase resume` said.
+pub(crate) struct Outcome {
+    /// What must not be.
+    pub(crate) violations: Vec<String>,
+    /// Names of second versions.
+    pub(crate) conflicts: Vec<String>,
+}
 
 struct Left(Vec<LeftNode>);
 
@@ -19,7 +27,7 @@ impl LeftNodes for Left {
 
 /// Resumes a job, all of whose nodes are here, and tells what of it is left that must not be: files under names that
 /// programs give when all of a file is synced. (A temporary file may have lost bytes.)
-pub(crate) fn resumed(job: &Job, tier: &Memory) -> Vec<String> {
+pub(crate) fn resumed(job: &Job, tier: &Memory) -> Outcome {
     let (nodes, mut ledgers): (Vec<_>, Vec<_>) = (0..job.servers()).map(|it| job.left(it)).unzip();
     let nodes = Left(nodes);
     let records: Vec<_> = ledgers.iter().flat_map(|ledger| ledger.records().cloned()).collect();
@@ -32,7 +40,11 @@ pub(crate) fn resumed(job: &Job, tier: &Memory) -> Vec<String> {
         let removals = resumed.removals(ledger, tier, |removal| told.push(removal));
         removals.expect("a ledger in memory is written");
     }
-    told.iter().filter_map(left_over).collect()
+    let is_conflict = |file: &&Resumed| file.what == Resuming::Conflict && file.failure.is_none();
+    let conflicts = told.iter().filter(is_conflict);
+    let conflicts =
+        conflicts.map(|file| String::from_utf8_lossy(&file.path).into_owned()).collect();
+    Outcome { violations: told.iter().filter_map(left_over).collect(), conflicts }
 }
 
 fn left_over(file: &Resumed) -> Option<String> {

@@ -3,7 +3,7 @@
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use hayase_store::{TierVersion as Stored, Time};
-use hayase_wire::message::TierVersion;
+use hayase_wire::message::{Succession, TierVersion};
 
 use crate::convert::{stored_time, time};
 
@@ -15,6 +15,16 @@ pub(crate) fn wire_version(stored: Stored) -> TierVersion {
 pub(crate) fn stored_version(version: TierVersion) -> Stored {
     let TierVersion { identity, size, mtime, mode } = version;
     Stored { identity, size, mtime: stored_time(mtime), mode }
+}
+
+pub(crate) fn wire_place(stored: hayase_store::Succession) -> Succession {
+    let hayase_store::Succession { first, number } = stored;
+    Succession { first, number }
+}
+
+pub(crate) fn stored_place(place: Succession) -> hayase_store::Succession {
+    let Succession { first, number } = place;
+    hayase_store::Succession { first, number }
 }
 
 /// Seconds round down, so that the nanoseconds count upwards as the kernel wants them.

@@ -360,6 +360,7 @@ impl Cache {
     fn follow_names(&self, ino: InodeId, path: Vec<u8>) -> Result<(), Refused> {
         self.update(ino, |record| {
             (record.path, record.is_over, record.over) = (path, false, None);
+            record.succession = record.follows.take();
             (record.version, record.sent) = (None, None);
             if record.state.is_here() {
                 record.state = FileState::Dirty;

@@ -13,15 +13,15 @@ use std::rc::Rc;
 
 use hayase_layout::{InodeId, Layout};
 use hayase_store::namespace::Inode;
-use hayase_store::{FileState, LedgerRecord};
+use hayase_store::{FileState, LedgerRecord, Succession};
 use hayase_tier::{Attributes, Key, ListRequest, ObjectMeta, Tier, TierError, copy_object};
 use hayase_wire::message::{
     Binding, FileKind, MetaChange, NewNode, PeerReply, PeerRequest, Place, Refused, SetTime,
-    TierVersion,
+    Succession as WirePlace, TierVersion,
 };
 use tokio::time::Instant;
 
-use super::convert::system_time;
+use super::convert::{stored_place, system_time, wire_place};
 use super::object_moves::{Move, Moved, as_told_now, conflict_paths, gone_is_fine};
 use super::paths::key;
 use super::tombstones::{shown, version_at};
@@ -199,10 +199,10 @@ impl Node {
             self.move_link(from, to).await?;
             return Ok(None);
         }
-        let mut over = None;
+        let (mut over, mut follows) = (None, None);
         if let Some(victim) = victim {
-            over = match self.ask(victim.ino.home(), hold(victim.ino)).await? {
-                PeerReply::InTier(version) => version,
+            (over, follows) = match self.ask(victim.ino.home(), hold(victim.ino)).await? {
+                PeerReply::Held { version, place } => (version, Some(place)),
                 other => return Err(unexpected(&other)),
             };
             if over.is_none() && self.is_no_more(victim.ino).await? {
@@ -210,8 +210,10 @@ impl Node {
             }
         }
         let (ino, is_over) = (moved.ino, victim.is_some());
-        self.ask(ino.home(), PeerRequest::CacheMove { ino, is_over, over, undo: false }).await?;
-        Ok(Some(PeerRequest::CacheMove { ino, is_over: false, over: None, undo: true }))
+        let moves = PeerRequest::CacheMove { ino, is_over, over, follows, undo: false };
+        self.ask(ino.home(), moves).await?;
+        let (is_over, over, follows) = (false, None, None);
+        Ok(Some(PeerRequest::CacheMove { ino, is_over, over, follows, undo: true }))
     }
 
     /// It did not take place, or nobody knows: then the hold ends by itself.
@@ -246,8 +248,10 @@ impl Node {
         active.held_until.set(Some(Instant::now() + CACHE_HOLD));
         active.is_name_known.set(false);
         let adopted = self.adopt_sent(cache, ino).await?;
-        let version = adopted.or_else(|| cache.record(ino).and_then(|record| record.version));
-        Ok(PeerReply::InTier(version.map(wire_version)))
+        let record = cache.record(ino);
+        let version = adopted.or_else(|| record.as_ref().and_then(|record| record.version));
+        let place = record.map_or(Succession { first: ino, number: 0 }, |record| record.place());
+        Ok(PeerReply::Held { version: version.map(wire_version), place: wire_place(place) })
     }
 
     /// A crash, or an answer that was lost, has hidden whether the last version that was sent arrived: if
@@ -275,11 +279,11 @@ impl Node {
     }
 
     /// Home: the file is about to be renamed, over another one or not, to where the tier has `over`. It
-    /// is not flushed before that is done, or `undo`ne.
+    /// is not flushed before that is done, or `undo`ne. `follows`: the place of the other one among the files of that name.
     pub(crate) async fn move_cached(
         self: &Rc<Self>,
         ino: InodeId,
-        (is_over, over): (bool, Option<TierVersion>),
+        (is_over, over, follows): (bool, Option<TierVersion>, Option<WirePlace>),
         undo: bool,
     ) -> Result<PeerReply, Refused> {
         let cache = self.cache()?;
@@ -294,7 +298,10 @@ impl Node {
         if !undo && !cache.state(ino).is_none_or(FileState::is_safe) {
             self.detach_xattrs(cache, ino).await?;
         }
-        cache.update(ino, |record| (record.is_over, record.over) = (is_over, over))?;
+        let follows = follows.map(|place| stored_place(place).next());
+        cache.update(ino, |record| {
+            (record.is_over, record.over, record.follows) = (is_over, over, follows);
+        })?;
         if over.is_some() {
             // Or a name that was bound since would be known, and not what the tier has under it, which would
             // look like somebody else's version.
@@ -348,6 +355,8 @@ impl Node {
             }
             (record.path, record.over) = (path.clone(), None);
             (record.is_over, record.sent) = (false, sent);
+            // Durable before the rename is answered, as the path is.
+            record.succession = record.follows.take();
             record.xattrs.are_all |= !moves_there;
             if !moves_there && record.state.is_here() && record.state != FileState::Failed {
                 record.state = FileState::Dirty;
@@ -375,6 +384,7 @@ impl Node {
             record.xattrs.are_all |= record.version.is_none();
             record.version = record.version.or(record.over.take());
             (record.is_over, record.over) = (false, None);
+            record.succession = record.follows.take().or(record.succession);
         })
     }
 
@@ -459,12 +469,10 @@ impl Node {
             cache.traffic.conflict(beside.as_bytes().to_vec());
         }
         let Moved { version, moved } = moved.map_err(|error| tier_refused(&error))?;
-        let is_as_known = match (moved, version, record.version) {
-            (Some(moved), _, Some(known)) => moved == known.identity,
-            // It was moved before, and nobody was told.
-            (None, Some(now), Some(known)) => (now.size, now.mtime) == (known.size, known.mtime),
-            _ => false,
-        };
+        // Where it was moved before, in part or as a whole, and no answer came, it has another identity since.
+        let is_as_known = version.zip(record.version).is_some_and(|(now, known)| {
+            moved == Some(known.identity) || (now.size, now.mtime) == (known.size, known.mtime)
+        });
         Ok((version, is_as_known))
     }
 

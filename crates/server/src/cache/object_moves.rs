@@ -96,8 +96,8 @@ fn move_one(
     (to, there): (&Key, Option<ObjectMeta>),
 ) -> Result<ObjectMeta, TierError> {
     if tier.capabilities().rename {
-        tier.rename(from, to)?;
-        return as_told_now(tier, to, object);
+        let expected = there.map(|there| there.identity);
+        return tier.rename_version((from, object.identity), (to, expected));
     }
     let copy = match there {
         Some(copy) if is_copy(tier, (from, object), (to, copy))? => copy,
@@ -123,6 +123,9 @@ fn is_copy(
     (from, object): (&Key, ObjectMeta),
     (to, copy): (&Key, ObjectMeta),
 ) -> Result<bool, TierError> {
+    if object.identity == copy.identity {
+        return Ok(true); // Two names of one file: a process was killed while it renamed it.
+    }
     let looks = |meta: ObjectMeta| (meta.size, meta.mode, meta.mtime);
     if looks(object) != looks(copy) {
         return Ok(false);
@@ -274,6 +277,58 @@ mod tests {
             let mut again = wanted(None);
             assert!(again.done(&below).unwrap().moved.is_none() && again.put_aside.is_empty());
             assert_eq!(read(&below, "to"), b"ours");
+        }
+    }
+
+    /// A directory gives a file its new name before the old one goes (`a_move_that_was_killed_at_any_step_is_done_by_the_same_call`).
+    #[test]
+    fn a_file_that_a_kill_left_under_both_names_is_no_second_version() {
+        let top = tempfile::tempdir().unwrap();
+        let tier = hayase_tier::Posix::attach(top.path()).unwrap();
+        for expected in [None, Some(7)] {
+            std::fs::write(top.path().join("from"), "ours").unwrap();
+            let _ = std::fs::remove_file(top.path().join("to"));
+            std::fs::hard_link(top.path().join("from"), top.path().join("to")).unwrap();
+            let mut wanted = wanted(expected);
+            let moved = wanted.done(&tier).unwrap();
+            assert!(wanted.put_aside.is_empty());
+            assert_eq!(
+                moved.version.map(|now| now.identity),
+                Some(tier.stat(&key("to")).unwrap().identity)
+            );
+            assert_eq!(
+                (read(&tier, "to"), tier.stat(&key("from")).is_err()),
+                (b"ours".into(), true)
+            );
+        }
+    }
+
+    #[test]
+    fn what_comes_to_the_new_name_of_a_file_is_put_aside_in_a_directory_too() {
+        let top = tempfile::tempdir().unwrap();
+        let write = |name: &str, bytes: &str| std::fs::write(top.path().join(name), bytes).unwrap();
+        let tier = hayase_tier::Posix::attach(top.path()).unwrap();
+        for (there, expected) in [("theirs", true), ("other", false)] {
+            write("from", "ours");
+            write("to", "expected");
+            let known = tier.stat(&key("to")).unwrap().identity;
+            write("made", there);
+            let path = top.path().to_path_buf();
+            let tier = Flaky::new(hayase_tier::Posix::attach(&path).unwrap(), move |call| {
+                if call == Call::Begun(Action::Rename) && path.join("made").exists() {
+                    std::fs::rename(path.join("made"), path.join("to")).unwrap();
+                }
+                None
+            });
+            let mut wanted = wanted(expected.then_some(known));
+            wanted.done(&tier).unwrap();
+            assert_eq!(read(&tier, "to"), b"ours");
+            let aside: Vec<_> =
+                wanted.put_aside.iter().map(|name| read(&tier, &name.to_string())).collect();
+            assert!(aside.contains(&there.as_bytes().to_vec()), "{aside:?}");
+            for name in wanted.put_aside {
+                tier.delete(&name).unwrap();
+            }
         }
     }
 

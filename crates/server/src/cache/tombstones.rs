@@ -124,7 +124,10 @@ impl Cache {
     pub(crate) fn hides(&self, path: &[u8], version: &TierVersion) -> bool {
         let TierVersion { identity, size, mtime, .. } = *version;
         let gone = self.gone.borrow().get(&(path.to_vec(), identity)).copied();
-        gone.is_some_and(|at| at.elapsed() < SYNC_DEADLINE)
+        let moved = self.moved_away.borrow().get(&(path.to_vec(), size, mtime)).copied();
+        let is_recent = |at: Instant| at.elapsed() < SYNC_DEADLINE;
+        gone.is_some_and(is_recent)
+            || moved.is_some_and(is_recent)
             || self.tombstones_of(path).iter().any(|one| one.is_ours(identity, size, mtime))
     }
 }
@@ -153,17 +156,19 @@ impl Node {
         ino: InodeId,
     ) -> Result<(), Refused> {
         match self.ask(ino.home(), PeerRequest::CacheUnlink { ino }).await? {
-            PeerReply::Shown(shown) => self.bury(place, ino, shown).await.map(drop),
+            PeerReply::Shown(shown) => self.bury(place, (ino, shown), false).await.map(drop),
             other => Err(unexpected(&other)),
         }
     }
 
-    /// Shard: hides what the tier shows of a file under a name that it gives up.
+    /// Shard: hides what the tier shows of a file under a name that it gives up, for another one if `is_renamed`. If the
+    /// file is renamed in the tier then, it has both names there for a moment, and may be seen under this one with an
+    /// identity that nobody knows.
     pub(crate) async fn bury(
         self: &Rc<Self>,
         place: &Place,
-        ino: InodeId,
-        shown: Shown,
+        (ino, shown): (InodeId, Shown),
+        is_renamed: bool,
     ) -> Result<PeerReply, Refused> {
         if shown == Shown::default() {
             return Ok(PeerReply::Done); // The tier has never seen it.
@@ -172,6 +177,10 @@ impl Node {
         self.have_numbers(1).await?;
         let path = self.tier_path_of(place).await?;
         let version = shown.version.map(stored_version);
+        if let Some(version) = version.filter(|_| is_renamed) {
+            let looks = (path.clone(), version.size, version.mtime);
+            remember(&cache.moved_away, looks, Instant::now());
+        }
         let sent = shown.sent.map(|(size, at)| (size, stored_time(at)));
         let known = cache.tombstones_of(&path);
         if known.iter().any(|one| (one.version, one.sent) == (version, sent)) {

@@ -117,7 +117,7 @@ impl ResumedJob {
         files.sort_by_key(|record| (record.after, record.ino));
         for record in files {
             let (ino, dir) = (record.ino, directory_of(&record.path).to_vec());
-            let Claim::Over(rivals) = self.rivals.claim(&record, nodes) else {
+            let Claim::Over(rivals) = self.rivals.claim(&record, nodes, tier) else {
                 tracing::info!(%ino, "another file has its name, and is in the tier");
                 ledger.put(replaced(record))?;
                 ledger.sync()?;

@@ -158,6 +158,27 @@ fn a_file_takes_the_place_of_a_removed_one_without_a_second_version() {
     }
 }
 
+/// A directory gives a file its new name before the old one goes, and another identity with that.
+#[test]
+fn what_is_renamed_in_the_tier_is_not_seen_under_its_old_name_meanwhile() {
+    for servers in [1, 3] {
+        let scene = Scene::new(servers);
+        let mut process = scene.cluster.process(0);
+        write_new(&mut process, TOP, "f", b"renamed");
+        scene.wait_for("f", b"renamed");
+        process.rename((TOP, "f"), (TOP, "g")).expect("renamed");
+        let there = scene.tier.stat(&Key::new("g").expect("a name")).expect("there");
+        let attributes = Attributes { mode: Some(there.mode), mtime: Some(there.mtime) };
+        let key = Key::new("f").expect("a name");
+        scene.tier.put(&key, attributes, b"renamed", Precondition::Any).expect("as it is seen");
+        assert!(process.lookup(TOP, "f").is_err(), "{servers} servers");
+        scene.put("f", b"somebody else's");
+        wait_until("what others put there is seen", || {
+            scene.cluster.process(0).lookup(TOP, "f").is_ok()
+        });
+    }
+}
+
 #[test]
 fn who_replaces_a_file_that_the_tier_never_had_overtakes_nobody() {
     let scene = Scene::new(1);

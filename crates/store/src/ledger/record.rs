@@ -87,6 +87,30 @@ impl From<PartStat> for Synced {
     }
 }
 
+/// The place of a file among those that had its name one after the other, each renamed over the one before. After a power
+/// cut of every node it says which of two files that believe to have one name is the later one
+/// (`docs/design/000-faults.md`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Succession {
+    /// The first of them.
+    pub first: InodeId,
+    /// How many came before; 0 for the first one.
+    pub number: u64,
+}
+
+impl Succession {
+    /// The place of the file that is renamed over the one that has this place.
+    #[must_use]
+    pub fn next(self) -> Self {
+        Self { number: self.number + 1, ..self }
+    }
+
+    /// Whether the file of this place had the name before the one of `other`.
+    pub fn is_before(self, other: Self) -> bool {
+        self.first == other.first && self.number < other.number
+    }
+}
+
 /// Whose name a tombstone is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Buried {
@@ -140,6 +164,10 @@ pub struct LedgerRecord {
     pub synced: Option<Synced>,
     /// The storage has lost bytes of its parts: nothing of it is sent until it was emptied.
     pub is_broken: bool,
+    /// Its place among the files that had its name; `None`: it is the first one, as far as is known.
+    pub succession: Option<Succession>,
+    /// The place that it is about to get, while it is being renamed over another file.
+    pub follows: Option<Succession>,
 }
 
 impl LedgerRecord {
@@ -165,7 +193,14 @@ impl LedgerRecord {
             xattrs: PendingXattrs { are_all: true, ..PendingXattrs::default() },
             synced: None,
             is_broken: false,
+            succession: None,
+            follows: None,
         }
+    }
+
+    /// Its place among the files that had its name.
+    pub fn place(&self) -> Succession {
+        self.succession.unwrap_or(Succession { first: self.ino, number: 0 })
     }
 
     /// What the tier's version has of extended attributes is the file's, but for what has changed since.

@@ -273,3 +273,37 @@ pub(super) fn rename(tier: &Arc<dyn Tier>) {
     assert_eq!(get(&**tier, &to), b"newer");
     assert_eq!(names(&list(&**tier, "", Depth::All, 10)), ["e/f/to"]);
 }
+
+pub(super) fn matching_renamed(tier: &Arc<dyn Tier>) {
+    let (from, to) = (key("d/from"), key("e/to"));
+    let now = |name: &Key| tier.stat(name).expect("stat").identity;
+    let rename = |identity, expected| tier.rename_version((&from, identity), (&to, expected));
+    put(&**tier, &from, b"first");
+    let first = now(&from);
+    if !tier.capabilities().rename {
+        let refused = rename(first, None);
+        assert!(matches!(refused, Err(TierError::Unsupported { .. })), "{refused:?}");
+        assert_eq!(get(&**tier, &from), b"first");
+        return;
+    }
+    assert!(is_changed(&rename(first, Some(1))) && is_missing(tier.stat(&to)));
+    let moved = rename(first, None).expect("rename to a new directory");
+    assert_eq!((moved.size.get(), moved.identity), (5, now(&to)));
+    assert!(is_missing(tier.stat(&from)) && is_missing(rename(first, None)));
+    put(&**tier, &from, b"second");
+    let second = now(&from);
+    let refused = rename(second, None);
+    assert!(matches!(refused, Err(TierError::Exists { .. })), "{refused:?}");
+    put(&**tier, &to, b"theirs");
+    assert!(is_changed(&rename(second, Some(moved.identity))));
+    assert_eq!((get(&**tier, &from), get(&**tier, &to)), (b"second".to_vec(), b"theirs".to_vec()));
+    let (theirs, replaced) = (now(&to), tier.open(&to).expect("open"));
+    assert!(is_changed(&rename(theirs, Some(theirs))), "another version is at the old name");
+    let moved = rename(now(&from), Some(theirs)).expect("rename over the version that is there");
+    assert_eq!((moved.size.get(), moved.identity), (6, now(&to)));
+    assert_eq!((get(&**tier, &to), read_all(&*replaced)), (b"second".to_vec(), b"theirs".to_vec()));
+    assert_eq!(names(&list(&**tier, "", Depth::All, 10)), ["e/to"]);
+    let later = SystemTime::now() + Duration::from_secs(60);
+    tier.sweep(b"", later).expect("sweep");
+    assert_eq!(names(&list(&**tier, "", Depth::All, 10)), ["e/to"], "nothing was left");
+}

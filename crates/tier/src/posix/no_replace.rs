@@ -11,22 +11,24 @@ pub(super) fn is_taken(errno: &Errno) -> bool {
     *errno == Errno::EXIST
 }
 
-/// Gives `from` the name `to` unless that is taken.
+/// Gives `from` the name `to`, each in a directory, unless that is taken.
 pub(super) fn rename_no_replace(
-    directory: impl AsFd,
-    from: &[u8],
-    to: &[u8],
+    (source, from): (impl AsFd, &[u8]),
+    (target, to): (impl AsFd, &[u8]),
 ) -> rustix::io::Result<()> {
-    match fs::renameat_with(&directory, from, &directory, to, RenameFlags::NOREPLACE) {
+    match fs::renameat_with(&source, from, &target, to, RenameFlags::NOREPLACE) {
         // Not every file system has it (NFS); a second link is as exact.
-        Err(Errno::INVAL | Errno::NOSYS) => link_no_replace(&directory, from, to),
+        Err(Errno::INVAL | Errno::NOSYS) => link_no_replace((source, from), (target, to)),
         answer => answer,
     }
 }
 
-fn link_no_replace(directory: impl AsFd, from: &[u8], to: &[u8]) -> rustix::io::Result<()> {
-    fs::linkat(&directory, from, &directory, to, AtFlags::empty())?;
-    fs::unlinkat(&directory, from, AtFlags::empty())
+fn link_no_replace(
+    (source, from): (impl AsFd, &[u8]),
+    (target, to): (impl AsFd, &[u8]),
+) -> rustix::io::Result<()> {
+    fs::linkat(&source, from, target, to, AtFlags::empty())?;
+    fs::unlinkat(source, from, AtFlags::empty())
 }
 
 #[cfg(test)]
@@ -41,8 +43,8 @@ mod tests {
     fn both_ways_to_rename_refuse_a_name_that_is_taken() {
         type Rename = fn(&OwnedFd, &[u8], &[u8]) -> rustix::io::Result<()>;
         let ways: [Rename; 2] = [
-            |at, from, to| rename_no_replace(at, from, to),
-            |at, from, to| link_no_replace(at, from, to),
+            |at, from, to| rename_no_replace((at, from), (at, to)),
+            |at, from, to| link_no_replace((at, from), (at, to)),
         ];
         for rename in ways {
             let directory = tempfile::tempdir().unwrap();

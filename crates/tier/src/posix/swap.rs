@@ -14,7 +14,7 @@
 //!
 //! Source: rename(2), RENAME_EXCHANGE and RENAME_NOREPLACE.
 
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use rustix::fs::{self, AtFlags, FileType, Mode, OFlags, RenameFlags, Stat};
 use rustix::io::Errno;
@@ -61,8 +61,13 @@ pub(super) struct Exchange {
 }
 
 impl Exchange {
+    /// Of the inode `new` for the version `expected`.
+    pub(super) fn new(new: u64, expected: &Held) -> Self {
+        Self { new, expected: expected.version }
+    }
+
     /// A name that begins with `prefix`, as those of unfinished uploads do.
-    fn name(&self, prefix: &[u8]) -> Vec<u8> {
+    pub(super) fn name(&self, prefix: &[u8]) -> Vec<u8> {
         let Self { new, expected: Version { inode, size, mtime: (seconds, nanos) } } = self;
         let record = format!(".{new:x}.{inode:x}.{size:x}.{seconds:x}.{nanos:x}");
         [prefix, record.as_bytes()].concat()
@@ -87,22 +92,21 @@ impl Exchange {
     }
 }
 
-/// Gives `new`, a name in `directory`, the name `name` there if the version `expected` (an identity) has it. `new`
-/// becomes the name of what is to be removed then, also on failure. Five calls more than rename(2), of which one is a
-/// rename, and the removal of what came out.
+/// Gives `new`, a name in `directory`, the name `name` of `target` (a directory and a name in it) if the version
+/// `expected` (an identity) has that. `new` becomes the name of what is to be removed then, also on failure. Five calls
+/// more than rename(2), of which one is a rename, and the removal of what came out.
 pub(super) fn swap(
-    directory: impl AsFd,
-    new: &mut Vec<u8>,
-    name: &[u8],
+    (directory, new): (impl AsFd, &mut Vec<u8>),
+    target: (BorrowedFd<'_>, &[u8]),
     expected: u64,
 ) -> rustix::io::Result<Swapped> {
-    let Some(expected) = look(&directory, name, expected)? else { return Ok(Swapped::Other) };
+    let Some(expected) = look(target.0, target.1, expected)? else { return Ok(Swapped::Other) };
     let own = fs::statat(&directory, new.as_slice(), AtFlags::SYMLINK_NOFOLLOW)?.st_ino;
-    let exchange = Exchange { new: own, expected: expected.version };
+    let exchange = Exchange::new(own, &expected);
     rename_to(&directory, new, exchange.name(new))?;
-    match exchanged(&directory, new, name) {
+    match exchanged((&directory, new), target) {
         Ok(found) if found == expected.version => return Ok(Swapped::Done),
-        Ok(_) => put_back(&directory, new, name, own)?,
+        Ok(_) => put_back((&directory, new), target, own)?,
         // One of the two is gone: the name, unless a sweep has taken the new version for an old one.
         Err(Errno::NOENT) => {
             fs::statat(&directory, new.as_slice(), AtFlags::SYMLINK_NOFOLLOW)?;
@@ -121,8 +125,20 @@ pub(super) fn remove(
     name: &[u8],
     expected: u64,
 ) -> rustix::io::Result<Swapped> {
-    let Some(expected) = look(&directory, name, expected)? else { return Ok(Swapped::Other) };
-    let exchange = Exchange { new: 0, expected: expected.version };
+    match look(&directory, name, expected)? {
+        Some(expected) => remove_held(directory, prefix, name, &expected),
+        None => Ok(Swapped::Other),
+    }
+}
+
+/// The same of a version that was looked at before.
+pub(super) fn remove_held(
+    directory: impl AsFd,
+    prefix: &[u8],
+    name: &[u8],
+    expected: &Held,
+) -> rustix::io::Result<Swapped> {
+    let exchange = Exchange::new(0, expected);
     // No link and unlink, which would remove what comes to the name in between; nobody else has such a name.
     let take_out = |random: &[u8]| {
         let out = exchange.name(random);
@@ -138,7 +154,7 @@ pub(super) fn remove(
         fs::unlinkat(&directory, out.as_slice(), AtFlags::empty())?;
         return Ok(Swapped::Done);
     }
-    match rename_no_replace(&directory, &out, name) {
+    match rename_no_replace((&directory, &out), (&directory, name)) {
         // Somebody has made it once more meanwhile.
         Err(Errno::EXIST) => rescue(&directory, &out).map(drop)?,
         answer => answer?,
@@ -146,22 +162,38 @@ pub(super) fn remove(
     Ok(Swapped::Other)
 }
 
-/// The expected version as it was found, held so that no other file gets its inode number.
-struct Expected {
+/// A version as it was found, held so that no other file gets its inode number.
+pub(super) struct Held {
     version: Version,
-    _held: OwnedFd,
+    file: OwnedFd,
+}
+
+impl Held {
+    /// As it is now, whatever names it has.
+    pub(super) fn stat(&self) -> rustix::io::Result<Stat> {
+        fs::fstat(&self.file)
+    }
+
+    /// Whether `found` is this version.
+    pub(super) fn is(&self, found: &Stat) -> bool {
+        Version::of(found) == self.version
+    }
 }
 
 /// `None` when `name` is no file, or has another version than `identity`.
-fn look(directory: impl AsFd, name: &[u8], identity: u64) -> rustix::io::Result<Option<Expected>> {
-    let held = match hold(&directory, name) {
+pub(super) fn look(
+    directory: impl AsFd,
+    name: &[u8],
+    identity: u64,
+) -> rustix::io::Result<Option<Held>> {
+    let file = match hold(&directory, name) {
         Err(Errno::NOENT) => return Ok(None),
         answer => answer?,
     };
-    let stat = fs::fstat(&held)?;
+    let stat = fs::fstat(&file)?;
     let is_file = FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile;
     let is_expected = is_file && meta(&stat).identity == identity;
-    Ok(is_expected.then(|| Expected { version: Version::of(&stat), _held: held }))
+    Ok(is_expected.then(|| Held { version: Version::of(&stat), file }))
 }
 
 fn rename_to(directory: impl AsFd, from: &mut Vec<u8>, to: Vec<u8>) -> rustix::io::Result<()> {
@@ -171,8 +203,11 @@ fn rename_to(directory: impl AsFd, from: &mut Vec<u8>, to: Vec<u8>) -> rustix::i
 }
 
 /// Exchanges two names; answers what came out under the first one.
-fn exchanged(directory: impl AsFd, out: &[u8], name: &[u8]) -> rustix::io::Result<Version> {
-    fs::renameat_with(&directory, out, &directory, name, RenameFlags::EXCHANGE)?;
+fn exchanged(
+    (directory, out): (impl AsFd, &[u8]),
+    (target, name): (impl AsFd, &[u8]),
+) -> rustix::io::Result<Version> {
+    fs::renameat_with(&directory, out, &target, name, RenameFlags::EXCHANGE)?;
     fs::statat(&directory, out, AtFlags::SYMLINK_NOFOLLOW).map(|stat| Version::of(&stat))
 }
 
@@ -180,16 +215,15 @@ fn exchanged(directory: impl AsFd, out: &[u8], name: &[u8]) -> rustix::io::Resul
 /// somebody has renamed it there since, so that it is newer than what was just put back, and goes there in its turn.
 /// What is left at `out` is the new version, or one that somebody else has replaced.
 fn put_back(
-    directory: impl AsFd,
-    out: &[u8],
-    name: &[u8],
+    (directory, out): (impl AsFd, &[u8]),
+    target: (BorrowedFd<'_>, &[u8]),
     mut placed: u64,
 ) -> rustix::io::Result<()> {
     // Held, so that no file that is made meanwhile gets the inode number of one that was placed.
     let mut held = hold(&directory, out)?;
     let mut _placed;
     for round in 0..EXCHANGES_MAX {
-        match exchanged(&directory, out, name) {
+        match exchanged((&directory, out), target) {
             Ok(found) if found.inode != placed => {
                 placed = fs::fstat(&held)?.st_ino;
                 _placed = std::mem::replace(&mut held, hold(&directory, out)?);
@@ -222,7 +256,8 @@ pub(super) fn discard(directory: impl AsFd, name: &[u8]) {
     }
 }
 
-/// Whether the file system of `directory` exchanges names, tried on two files that are removed again.
+/// Whether the file system of `directory` exchanges names, and gives a file a second one ([`super::renamed`]), tried on
+/// two files that are removed again.
 pub(super) fn is_had(directory: impl AsFd, prefix: &[u8]) -> bool {
     let make = |name: &[u8]| {
         let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC;
@@ -230,7 +265,12 @@ pub(super) fn is_had(directory: impl AsFd, prefix: &[u8]) -> bool {
     };
     let names = [(); 2].map(|()| with_temporary_name(prefix, make, is_taken).ok());
     let is_had = match &names {
-        [Some((one, _)), Some((other, _))] => exchanged(&directory, one, other).is_ok(),
+        [Some((one, _)), Some((other, _))] => {
+            let (one, other) = (one.as_slice(), other.as_slice());
+            let link = || fs::linkat(&directory, one, &directory, other, AtFlags::empty());
+            exchanged((&directory, one), (&directory, other)).is_ok()
+                && fs::unlinkat(&directory, other, AtFlags::empty()).and_then(|()| link()).is_ok()
+        }
         _ => false,
     };
     for (name, _) in names.iter().flatten() {
@@ -248,7 +288,7 @@ pub(super) fn rescue(directory: impl AsFd, out: &[u8]) -> rustix::io::Result<Vec
             1 => format!("rescued.hayase-conflict-{inode:x}"),
             _ => format!("rescued.hayase-conflict-{inode:x}-{number}"),
         };
-        match rename_no_replace(&directory, out, name.as_bytes()) {
+        match rename_no_replace((&directory, out), (&directory, name.as_bytes())) {
             Err(Errno::EXIST) => number += 1,
             answer => {
                 answer?;
@@ -386,19 +426,19 @@ mod tests {
             stat(path("f")).st_ino
         };
         let new = put();
-        put_back(&at, b"theirs", b"f", new).unwrap();
+        put_back((&at, b"theirs"), (at.as_fd(), b"f"), new).unwrap();
         assert_eq!((read("f"), read("theirs")), ("theirs".into(), "new".into()));
         // A newer one of theirs came to the name before that.
         let new = put();
         write("newer");
         std::fs::rename(path("newer"), path("f")).unwrap();
-        put_back(&at, b"theirs", b"f", new).unwrap();
+        put_back((&at, b"theirs"), (at.as_fd(), b"f"), new).unwrap();
         assert_eq!((read("f"), path("theirs").exists()), ("newer".into(), false));
         // Somebody removed the name.
         let new = put();
         std::fs::remove_file(path("f")).unwrap();
         let inode = stat(path("theirs")).st_ino;
-        put_back(&at, b"theirs", b"f", new).unwrap();
+        put_back((&at, b"theirs"), (at.as_fd(), b"f"), new).unwrap();
         assert_eq!(read(&format!("rescued.hayase-conflict-{inode:x}")), "theirs");
         assert!(!path("f").exists() && !path("theirs").exists());
     }

@@ -2,7 +2,7 @@
 //!
 //! Invariant: until the switch the target is untouched; after it the target is the new version, whole.
 
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, OwnedFd};
 
 use rustix::fs::{self, AtFlags, FileType, Mode, OFlags};
 use rustix::io::Errno;
@@ -119,7 +119,9 @@ impl PosixUpload {
             Precondition::Any => {
                 fs::renameat(&self.directory, temporary, &self.directory, &*self.name)
             }
-            Precondition::Absent => rename_no_replace(&self.directory, temporary, &self.name),
+            Precondition::Absent => {
+                rename_no_replace((&self.directory, temporary), (&self.directory, &*self.name))
+            }
             Precondition::Matches(identity) => return self.swap(identity),
         }
         .map_err(failed)?;
@@ -132,7 +134,8 @@ impl PosixUpload {
         let failed = |errno| TierError::from_errno(Action::Commit, self.path.clone(), errno);
         // From here on it lies under a name of its own, also when this fails: who drops it looks before it removes it.
         let temporary = self.temporary.as_mut().expect("an upload is committed once");
-        match swap::swap(&self.directory, temporary, &self.name, expected).map_err(failed)? {
+        let target = (self.directory.as_fd(), &*self.name);
+        match swap::swap((&self.directory, temporary), target, expected).map_err(failed)? {
             Swapped::Done => {}
             Swapped::Other => {
                 let path = self.path.clone();

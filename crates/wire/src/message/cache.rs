@@ -1,5 +1,6 @@
 //! What servers tell each other, and people, of the cache area.
 
+use hayase_layout::InodeId;
 use serde::{Deserialize, Serialize};
 
 use super::{FileKind, Name, TimeSpec};
@@ -12,6 +13,15 @@ pub struct TierVersion {
     pub size: u64,
     pub mtime: TimeSpec,
     pub mode: u32,
+}
+
+/// The place of a file among those that had its name one after the other, each renamed over the one before.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Succession {
+    /// The first of them.
+    pub first: InodeId,
+    /// How many came before; 0 for the first one.
+    pub number: u64,
 }
 
 /// What of a file the tier may show.

@@ -15,8 +15,8 @@ use crate::transport::Address;
 use super::{
     AreaUse, Attr, Close, Entry, Explained, FileKind, Flushed, Gathered, Grants, Holding, Imported,
     Lock, LockAnswer, LockHeld, LockRange, MembersNow, MetaChange, Moment, Name, NewNode, OnceId,
-    Opened, Opening, RecordedStep, Refused, Room, ServerStatus, Shown, StillOpen, TierVersion,
-    TimeSpec, XattrMode,
+    Opened, Opening, RecordedStep, Refused, Room, ServerStatus, Shown, StillOpen, Succession,
+    TierVersion, TimeSpec, XattrMode,
 };
 
 /// One part of a file, as its layout counts them.
@@ -287,11 +287,17 @@ pub enum PeerRequest {
     /// Home, of a name that was looked up: is the file still what the tier has? Asked of the tier when
     /// that was not done just now. `Ready(false)`: it is not, and nobody opens it any more.
     CacheCheck { ino: InodeId },
-    /// Home: do not flush this file, its name is about to become another's. `InTier`.
+    /// Home: do not flush this file, its name is about to become another's. `Held`.
     CacheHold { ino: InodeId },
     /// Home: the file is about to be renamed, over another one if `is_over`, to where the tier has `over`:
-    /// not to be flushed before (`Relink` says when it is done). With `undo` it was not.
-    CacheMove { ino: InodeId, is_over: bool, over: Option<TierVersion>, undo: bool },
+    /// not to be flushed before (`Relink` says when it is done). With `undo` it was not. `follows`: the other one's place.
+    CacheMove {
+        ino: InodeId,
+        is_over: bool,
+        over: Option<TierVersion>,
+        follows: Option<Succession>,
+        undo: bool,
+    },
     /// Home: the name is about to go; the file is not flushed for a while. `Shown`.
     CacheUnlink { ino: InodeId },
     /// Shard: the file `ino` gives this name up, under which the tier shows `shown`: a tombstone hides that
@@ -459,6 +465,8 @@ pub enum PeerReply {
     Refused(Refused),
     /// What the tier has under the name of a file.
     InTier(Option<TierVersion>),
+    /// The same of a file whose name is about to become another's, and its place among those that had the name.
+    Held { version: Option<TierVersion>, place: Succession },
     /// Whether that is so by now; otherwise ask again.
     Ready(bool),
     /// Of a flush.

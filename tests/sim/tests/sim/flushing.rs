@@ -1,6 +1,6 @@
 //! Jobs in front of a tier, with troubles chosen by seeds: what failed once, and the same ones each time, or others
-//! with `HAYASE_SIM_TIER_FIRST` and `HAYASE_SIM_TIER_SEEDS`. Not those of `seeds.rs`: of some thousand seeds two are
-//! known to end otherwise than promised (`docs/results/simulation.md`), so thousands of others would be red.
+//! with `HAYASE_SIM_TIER_FIRST` and `HAYASE_SIM_TIER_SEEDS`. Not those of `seeds.rs`. Thousands of others
+//! are tried by the suites `sim-tier` and `sim-tier-cut` (`docs/results/simulation.md`).
 
 use std::ops::Range;
 use std::sync::Mutex;
@@ -17,7 +17,7 @@ use crate::log::show_log;
 const SEEDS: u64 = 60;
 
 /// Seeds that found something, with what it was.
-const FOUND: [(u64, Plan, &str); 6] = [
+const FOUND: [(u64, Plan, &str); 11] = [
     (
         5159,
         WHOLE,
@@ -35,6 +35,23 @@ const FOUND: [(u64, Plan, &str); 6] = [
         23,
         STRIPED_CUT,
         "a file whose home a power cut let believe that it has its name came before the file that has it",
+    ),
+    (
+        700_022,
+        STRIPED_CUT,
+        "no home knew which of two files of one name was renamed over the other",
+    ),
+    (481_129_146, STRIPED_CUT, "the same where both were to replace one version"),
+    (481_129_228, STRIPED_CUT, "the same where a flush of each had failed"),
+    (
+        481_129_222,
+        STRIPED_CUT,
+        "a file that had its new name in the tier, and not in the ledger, left a second version of the one before",
+    ),
+    (
+        36_000_120,
+        STRIPED_CUT,
+        "a file did not know that it was in the tier, and the one before it became a second version",
     ),
 ];
 

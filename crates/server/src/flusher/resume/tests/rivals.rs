@@ -1,5 +1,6 @@
 //! Two files that had one name, of which a power cut let both homes believe that they still do.
 
+use hayase_store::Succession;
 use hayase_store::namespace::EntryRecord;
 
 use super::*;
@@ -202,6 +203,73 @@ fn a_later_file_that_was_not_synced_does_not_keep_the_earlier_one_away() {
         let failed: Vec<_> = told.iter().filter_map(|file| file.failure.as_ref()).collect();
         assert_eq!(failed.len(), 1, "{told:?}");
         assert_eq!(failed[0].errno, libc_errno::ENODATA);
+        assert_eq!(scene.in_tier(), b"earlier", "{earlier}");
+    });
+}
+
+/// Its place among the files of the name is durable before a rename over another one is answered.
+#[test]
+fn a_file_that_was_renamed_over_another_one_replaces_it_whatever_the_names_know() {
+    in_both_orders(|earlier| {
+        for (owner, number) in [(Owner::Unknown, 1), (Owner::LaterPerhaps, 1), (Owner::Unknown, 3)]
+        {
+            let mut scene = Scene::new(earlier, owner);
+            let succession = Some(Succession { first: scene.earlier.ino, number });
+            scene.known(LedgerRecord { succession, ..scene.later.clone() });
+            scene.power_cut();
+            let told = resume(&mut scene.nodes);
+            assert!(told.iter().all(|file| file.failure.is_none()), "{told:?}");
+            assert_eq!(scene.in_tier(), b"later--", "{earlier} {owner:?}");
+            assert!(!scene.has_conflict(), "{earlier} {owner:?}");
+            assert!(resume(&mut scene.nodes).is_empty(), "nothing is left");
+        }
+    });
+}
+
+/// The tier had the later file, which was renamed there, and then all nodes lost power.
+#[test]
+fn a_file_is_replaced_by_one_that_the_tier_has_under_its_new_name_already() {
+    in_both_orders(|earlier| {
+        let mut scene = Scene::new(earlier, Owner::Unknown);
+        let version = scene.nodes[0].put("f", b"later--");
+        let follows = Some(Succession { first: scene.earlier.ino, number: 1 });
+        let (path, state) = (b"tmp".to_vec(), FileState::Durable);
+        let later = LedgerRecord { path, state, follows, is_over: true, ..scene.later.clone() };
+        scene.known(LedgerRecord { version: Some(version), ..later });
+        scene.power_cut();
+        resume(&mut scene.nodes);
+        assert_eq!(scene.in_tier(), b"later--", "{earlier}");
+        assert!(!scene.has_conflict(), "{earlier}");
+    });
+}
+
+/// The answer to its flush was lost with the power.
+#[test]
+fn a_file_is_replaced_by_one_that_does_not_know_that_the_tier_has_it() {
+    in_both_orders(|earlier| {
+        let mut scene = Scene::new(earlier, Owner::Unknown);
+        let before = scene.nodes[0].put("f", b"before");
+        let known = LedgerRecord { version: Some(before), ..scene.earlier.clone() };
+        scene.known(known);
+        let now = scene.nodes[0].put("f", b"later--");
+        let succession = Some(Succession { first: scene.earlier.ino, number: 1 });
+        let (version, sent) = (Some(before), Some((now.size, now.mtime)));
+        scene.known(LedgerRecord { succession, version, sent, ..scene.later.clone() });
+        scene.power_cut();
+        resume(&mut scene.nodes);
+        assert_eq!(scene.in_tier(), b"later--", "{earlier}");
+        assert!(!scene.has_conflict(), "{earlier}");
+    });
+}
+
+#[test]
+fn a_file_that_was_not_synced_does_not_keep_away_the_one_that_it_was_renamed_over() {
+    in_both_orders(|earlier| {
+        let mut scene = Scene::new(earlier, Owner::Unknown);
+        let succession = Some(Succession { first: scene.earlier.ino, number: 1 });
+        scene.known(LedgerRecord { succession, synced: None, ..scene.later.clone() });
+        scene.power_cut();
+        resume(&mut scene.nodes);
         assert_eq!(scene.in_tier(), b"earlier", "{earlier}");
     });
 }
