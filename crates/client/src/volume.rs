@@ -58,7 +58,7 @@ pub struct OpenWish {
     pub truncate: bool,
     /// What the asker can do with the part.
     pub serving: Serving,
-    /// `O_APPEND` or `O_DIRECT`: not through pages, when it is served by messages.
+    /// Not through pages, when it is served by messages: `O_APPEND`, and `O_DIRECT` where the kernel maps direct files.
     pub uncached: bool,
 }
 

@@ -83,6 +83,7 @@ macro_rules! check_name {
 impl Filesystem for Requests {
     fn init(&mut self, _req: &Request, config: &mut KernelConfig) -> std::io::Result<()> {
         let mut wanted = self.profile.asks(config.capabilities());
+        self.shared.granted.begins(wanted);
         if !self.map_remote {
             wanted.remove(InitFlags::FUSE_DIRECT_IO_ALLOW_MMAP);
         }
