@@ -8,6 +8,7 @@ use fuser::InitFlags;
 #[derive(Debug, Default)]
 pub(crate) struct Granted {
     maps_direct: AtomicBool,
+    checks_acls: AtomicBool,
 }
 
 impl Granted {
@@ -15,6 +16,14 @@ impl Granted {
     pub(crate) fn begins(&self, granted: InitFlags) {
         let maps_direct = granted.contains(InitFlags::FUSE_DIRECT_IO_ALLOW_MMAP);
         self.maps_direct.store(maps_direct, Ordering::Relaxed);
+        let checks_acls = granted.contains(InitFlags::FUSE_POSIX_ACL);
+        self.checks_acls.store(checks_acls, Ordering::Relaxed);
+    }
+
+    /// The kernel asks for access control lists and checks them, and leaves the umask to us. Otherwise it applies the
+    /// umask, and nothing with a list may be made here.
+    pub(crate) fn checks_acls(&self) -> bool {
+        self.checks_acls.load(Ordering::Relaxed)
     }
 
     /// Opens with one of these never go through pages.
@@ -38,6 +47,9 @@ mod tests {
         let granted = Granted::default();
         granted.begins(InitFlags::FUSE_DIRECT_IO_ALLOW_MMAP);
         assert_eq!(granted.uncached_flags(), libc::O_APPEND | libc::O_DIRECT);
+        assert!(!granted.checks_acls());
+        granted.begins(InitFlags::FUSE_POSIX_ACL);
+        assert!(granted.checks_acls());
         assert_eq!(granted.uncached_flags(), libc::O_APPEND);
     }
 }
