@@ -6,12 +6,14 @@
 //! Not here: what a list says ([`hayase_layout::acl`]). The cache area has none.
 
 use hayase_layout::acl::{ACCESS_NAME, DEFAULT_NAME, is_acl};
-use hayase_layout::{Acl, AclError, Acls};
-use hayase_store::namespace::{FileKind, Inode};
+use hayase_layout::{Acl, AclError, Acls, InodeId};
+use hayase_store::namespace::{FileKind, Inode, Time, Txn};
+use hayase_store::ops;
 use hayase_wire::message::{FileKind as NewKind, Name, NewNode, Refused};
+use rustix::io::Errno;
 
+use crate::convert::meta_refused;
 use crate::limits::ACL_ENTRIES_PER_MESSAGE;
-use crate::node::libc_errno;
 
 /// A list that is to be set or, without entries, taken away.
 pub(crate) struct AclChange {
@@ -31,14 +33,24 @@ impl AclChange {
         Some(parsed.map(|acl| Self { is_default, acl }).map_err(refused))
     }
 
-    /// Makes it. A list that says no more than a mode becomes the mode; one that is taken away leaves the mode as it is. A
+    /// Makes it, and the mode that it amounts to.
+    pub(crate) fn store(self, txn: &mut Txn<'_>, ino: InodeId, now: Time) -> Result<(), Refused> {
+        let found = ops::get_inode(txn, ino).map_err(meta_refused)?;
+        let mut inode = found.ok_or_else(|| Refused::new(Errno::STALE.raw_os_error()))?;
+        self.make(&mut inode)?;
+        ops::put_inode(txn, &Inode { ctime: now, ..inode }).map_err(meta_refused)
+    }
+
+    /// A list that says no more than a mode becomes the mode; one that is taken away leaves the mode as it is. A
     /// list that is not there is as good as taken away, as on a local file system.
-    pub(crate) fn make(self, inode: &mut Inode) -> Result<(), Refused> {
+    fn make(self, inode: &mut Inode) -> Result<(), Refused> {
         let mut acls = inode.acls.take().map_or_else(Acls::default, |acls| *acls);
         match (self.is_default, inode.kind) {
-            (_, FileKind::Symlink) => return Err(Refused::new(libc_errno::EOPNOTSUPP)),
+            (_, FileKind::Symlink) => return Err(Refused::new(Errno::OPNOTSUPP.raw_os_error())),
             (true, FileKind::Directory) => acls.default = self.acl,
-            (true, _) if self.acl.is_some() => return Err(Refused::new(libc_errno::EACCES)),
+            (true, _) if self.acl.is_some() => {
+                return Err(Refused::new(Errno::ACCESS.raw_os_error()));
+            }
             (true, _) => {}
             (false, _) => {
                 if let Some(acl) = &self.acl {
@@ -98,17 +110,14 @@ impl AclRoom {
 
 fn refused(error: AclError) -> Refused {
     let errno = match error {
-        AclError::Invalid => libc_errno::EINVAL,
-        AclError::TooLong => libc_errno::E2BIG,
+        AclError::Invalid => Errno::INVAL.raw_os_error(),
+        AclError::TooLong => Errno::TOOBIG.raw_os_error(),
     };
     Refused::because(errno, error.to_string())
 }
 
 #[cfg(test)]
 mod tests {
-    use hayase_layout::InodeId;
-    use hayase_store::namespace::Time;
-
     use super::*;
 
     const NOW: Time = Time { seconds: 1, nanos: 0 };
@@ -167,17 +176,20 @@ mod tests {
         let mut file = inode(FileKind::Regular, 0o644);
         assert_eq!(
             change(&mut file, DEFAULT_NAME, Some(&value(&MINIMAL))),
-            Err(libc_errno::EACCES)
+            Err(Errno::ACCESS.raw_os_error())
         );
         assert_eq!(change(&mut file, DEFAULT_NAME, None), Ok(()));
         let mut link = inode(FileKind::Symlink, 0o777);
         let refused = change(&mut link, ACCESS_NAME, Some(&value(&NAMED)));
-        assert_eq!(refused, Err(libc_errno::EOPNOTSUPP));
+        assert_eq!(refused, Err(Errno::OPNOTSUPP.raw_os_error()));
         assert!(AclChange::of(&b"user.x".to_vec(), None).is_none());
-        assert_eq!(change(&mut file, ACCESS_NAME, Some(b"x")), Err(libc_errno::EINVAL));
+        assert_eq!(change(&mut file, ACCESS_NAME, Some(b"x")), Err(Errno::INVAL.raw_os_error()));
         let users = (0..200).map(|id| (2, id, 4));
         let many: Vec<_> = [(1, NONE, 7)].into_iter().chain(users).collect();
-        assert_eq!(change(&mut file, ACCESS_NAME, Some(&value(&many))), Err(libc_errno::E2BIG));
+        assert_eq!(
+            change(&mut file, ACCESS_NAME, Some(&value(&many))),
+            Err(Errno::TOOBIG.raw_os_error())
+        );
     }
 
     #[test]

@@ -11,7 +11,7 @@
 
 use fuser::{ReplyEmpty, ReplyXattr};
 use hayase_client::open_file::Class;
-use hayase_client::volume::LocalUse;
+use hayase_client::volume::{LocalUse, Volume};
 use hayase_layout::acl::{ACCESS_NAME, is_acl};
 use hayase_layout::{Acl, InodeId, Layout, PolicyError, StripePolicy};
 use hayase_wire::message::{
@@ -37,7 +37,7 @@ impl Shared {
             LAYOUT if self.volume.has_layouts() => {
                 self.volume.attributes(ino).map(|found| layout_text(&found.attr).into())
             }
-            acl if is_acl(acl) && self.granted.checks_acls() => self.acl(ino, name),
+            list if is_acl(list) && self.granted.checks_acls() => acl(&*self.volume, ino, name),
             name if name.starts_with(b"system.") => Err(Refused::new(libc::EOPNOTSUPP)),
             name => self.volume.xattr(ino, name),
         };
@@ -59,8 +59,8 @@ impl Shared {
             EXPLAIN => Err(Refused::because(libc::EPERM, "user.hayase.explain is read only")),
             LAYOUT if self.volume.has_layouts() => self.set_layout(ino, value),
             PUBLISHED if self.volume.has_layouts() => self.published(ino, value),
-            acl if is_acl(acl) && self.granted.checks_acls() => {
-                self.set_acl(ino, name, value, caller)
+            list if is_acl(list) && self.granted.checks_acls() => {
+                set_acl(&*self.volume, ino, (name, value), caller)
             }
             name if name.starts_with(b"system.") => Err(Refused::new(libc::EOPNOTSUPP)),
             name => {
@@ -88,36 +88,13 @@ impl Shared {
         let result = match name.as_slice() {
             EXPLAIN => Err(Refused::because(libc::EPERM, "user.hayase.explain is read only")),
             LAYOUT if self.volume.has_layouts() => self.set_policy(ino, None),
-            acl if is_acl(acl) && self.granted.checks_acls() => self.volume.remove_xattr(ino, name),
+            list if is_acl(list) && self.granted.checks_acls() => {
+                self.volume.remove_xattr(ino, name)
+            }
             name if name.starts_with(b"system.") => Err(Refused::new(libc::EOPNOTSUPP)),
             name => self.volume.remove_xattr(ino, name),
         };
         reply_empty(result, reply);
-    }
-
-    /// An access control list, which comes with the attributes: where these may be kept, the kernel's question costs no
-    /// message, whether the inode has a list or not.
-    fn acl(&self, ino: InodeId, name: &Name) -> Result<Vec<u8>, Refused> {
-        let attr = self.volume.lasting_attributes(ino)?;
-        let acl = attr.acls.as_ref().and_then(|acls| acls.get(name));
-        acl.map(Acl::to_value).ok_or_else(|| Refused::new(libc::ENODATA))
-    }
-
-    /// As with chmod(2), who is not in the file's group does not keep its set-group-id bit. (The kernel says so with
-    /// `FUSE_SETXATTR_ACL_KILL_SGID`, which fuser 0.18 does not hand over.)
-    fn set_acl(
-        &self,
-        ino: InodeId,
-        name: &Name,
-        value: &[u8],
-        caller: Caller,
-    ) -> Result<(), Refused> {
-        let attr = self.volume.lasting_attributes(ino)?;
-        if name == ACCESS_NAME && attr.mode & libc::S_ISGID != 0 && !caller.keeps_group(attr.gid) {
-            let mode = Some(attr.mode & !libc::S_ISGID);
-            self.volume.set_attributes(ino, &MetaChange { mode, ..MetaChange::default() })?;
-        }
-        self.volume.set_xattr(ino, name, value, XattrMode::Set)
     }
 
     fn published(&self, ino: InodeId, index: &[u8]) -> Result<(), Refused> {
@@ -153,6 +130,30 @@ impl Shared {
         let text = explain_json(&explained, here, self.kernel.backings.state());
         Ok(text.to_string().into_bytes())
     }
+}
+
+/// An access control list, which comes with the attributes: where these may be kept, the kernel's question costs no
+/// message, whether the inode has a list or not.
+fn acl(volume: &dyn Volume, ino: InodeId, name: &Name) -> Result<Vec<u8>, Refused> {
+    let attr = volume.lasting_attributes(ino)?;
+    let acl = attr.acls.as_ref().and_then(|acls| acls.get(name));
+    acl.map(Acl::to_value).ok_or_else(|| Refused::new(libc::ENODATA))
+}
+
+/// As with chmod(2), who is not in the file's group does not keep its set-group-id bit. (The kernel says so with
+/// `FUSE_SETXATTR_ACL_KILL_SGID`, which fuser 0.18 does not hand over.)
+fn set_acl(
+    volume: &dyn Volume,
+    ino: InodeId,
+    (name, value): (&Name, &[u8]),
+    caller: Caller,
+) -> Result<(), Refused> {
+    let attr = volume.lasting_attributes(ino)?;
+    if name == ACCESS_NAME && attr.mode & libc::S_ISGID != 0 && !caller.keeps_group(attr.gid) {
+        let mode = Some(attr.mode & !libc::S_ISGID);
+        volume.set_attributes(ino, &MetaChange { mode, ..MetaChange::default() })?;
+    }
+    volume.set_xattr(ino, name, value, XattrMode::Set)
 }
 
 fn explain_json(

@@ -42,9 +42,7 @@ impl Node {
             let change = XattrChange { name: name.clone(), value: Some(value), mode };
             return self.change_in_cache(ino, change, once).await;
         }
-        if let Some(change) = AclChange::of(name, Some(&value)) {
-            return self.change_acl(ino, change?, once);
-        }
+        let acl = AclChange::of(name, Some(&value)).transpose()?;
         self.inode(ino)?;
         let now = stored_time(self.now());
         let mut txn = self.names.begin();
@@ -53,7 +51,11 @@ impl Node {
             XattrMode::Create => ops::XattrMode::Create,
             XattrMode::Replace => ops::XattrMode::Replace,
         };
-        ops::set_xattr(&mut txn, ino, name, &value, mode, now).map_err(meta_refused_quietly)?;
+        match acl {
+            Some(change) => change.store(&mut txn, ino, now)?,
+            None => ops::set_xattr(&mut txn, ino, name, &value, mode, now)
+                .map_err(meta_refused_quietly)?,
+        }
         self.record(&mut txn, once, &PeerReply::Done)?;
         txn.commit().map_err(meta_refused)?;
         Ok(PeerReply::Done)
@@ -86,30 +88,13 @@ impl Node {
             let (name, mode) = (name.clone(), XattrMode::Set);
             return self.change_in_cache(ino, XattrChange { name, value: None, mode }, once).await;
         }
-        if let Some(change) = acl {
-            return self.change_acl(ino, change, once);
-        }
         self.inode(ino)?;
         let now = stored_time(self.now());
         let mut txn = self.names.begin();
-        ops::remove_xattr(&mut txn, ino, name, now).map_err(meta_refused_quietly)?;
-        self.record(&mut txn, once, &PeerReply::Done)?;
-        txn.commit().map_err(meta_refused)?;
-        Ok(PeerReply::Done)
-    }
-
-    /// The list, and the mode that it amounts to. As the kernel does it, whether one was there makes no difference.
-    fn change_acl(
-        self: &Rc<Self>,
-        ino: InodeId,
-        change: AclChange,
-        once: Option<OnceId>,
-    ) -> Answer {
-        let mut inode = self.inode(ino)?;
-        change.make(&mut inode)?;
-        inode.ctime = stored_time(self.now());
-        let mut txn = self.names.begin();
-        ops::put_inode(&mut txn, &inode).map_err(meta_refused)?;
+        match acl {
+            Some(change) => change.store(&mut txn, ino, now)?,
+            None => ops::remove_xattr(&mut txn, ino, name, now).map_err(meta_refused_quietly)?,
+        }
         self.record(&mut txn, once, &PeerReply::Done)?;
         txn.commit().map_err(meta_refused)?;
         Ok(PeerReply::Done)
