@@ -49,6 +49,8 @@ losetup mount
 ps procps
 setfattr attr'
 packages_test='fio fio
+rsync rsync
+setfacl acl
 python3 python3
 zstd zstd
 mpiexec.mpich mpich

@@ -44,7 +44,7 @@ impl AttrCache {
         Some(&cached.attr)
     }
 
-    /// Mode, owner, kind, layout and policy are true at `now`.
+    /// Mode, owner, lists, kind, layout and policy are true at `now`.
     pub fn get_lasting(&mut self, ino: InodeId, now: Instant) -> Option<&Attr> {
         let cached = self.entries.get_mut(&ino).filter(|c| now < c.until)?;
         cached.used = true;

@@ -328,6 +328,7 @@ impl Directory {
             rdev: 0,
             target: None,
             policy: ParentPolicy::Unknown,
+            acls: None,
             exclusive: true,
             open: None,
         }

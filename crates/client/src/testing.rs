@@ -21,6 +21,7 @@ pub fn new_file(name: &str) -> NewNode {
         rdev: 0,
         target: None,
         policy: ParentPolicy::Known(None),
+        acls: None,
         exclusive: true,
         open: None,
     }
@@ -47,6 +48,7 @@ pub fn attr(ino: u64) -> Attr {
         layout_epoch: 1,
         trunc_epoch: 0,
         policy: None,
+        acls: None,
     }
 }
 

@@ -58,7 +58,7 @@ pub struct OpenWish {
     pub truncate: bool,
     /// What the asker can do with the part.
     pub serving: Serving,
-    /// `O_APPEND` or `O_DIRECT`: not through pages, when it is served by messages.
+    /// Not through pages, when it is served by messages: `O_APPEND`, and `O_DIRECT` where the kernel maps direct files.
     pub uncached: bool,
 }
 
@@ -120,7 +120,7 @@ pub trait Volume: Send + Sync + 'static {
     /// `ESTALE` when the inode is gone and not open here.
     fn attributes(&self, ino: InodeId) -> Result<Found, Refused>;
 
-    /// Mode, owner, layout and policy of a directory; its size and times may be old.
+    /// Mode, owner, lists, layout and policy; its size and times may be old.
     fn lasting_attributes(&self, ino: InodeId) -> Result<Attr, Refused>;
 
     /// Whether attributes of this stamp may still be handed to a cache. Ask it last, and hand
@@ -189,6 +189,11 @@ pub trait Volume: Send + Sync + 'static {
     /// Whether it lays files out itself; what is said of layouts elsewhere is an attribute like any other.
     fn has_layouts(&self) -> bool {
         true
+    }
+
+    /// Whether the attributes of its inodes have their access control lists, so that the kernel can check them. Asked once.
+    fn keeps_acls(&self) -> bool {
+        false
     }
 
     /// Whether [`Volume::closed`] is told of each close of a descriptor that may write. Asked once.

@@ -27,7 +27,8 @@ use crate::ops::create::NewInode;
 use crate::ops::locks::LockWish;
 use crate::ops::read_write::{Durable, WriteTo, is_append, reply_written};
 use crate::passthrough::PassthroughState;
-use crate::profile::KernelProfile;
+use crate::profile::{ACLS, KernelProfile};
+use crate::set_ids::Caller;
 use crate::waiters::Line;
 
 /// A mount, as the library sees it.
@@ -56,13 +57,14 @@ impl Requests {
         parent: INodeNo,
         name: &OsStr,
         kind: FileKind,
-        mode: u32,
+        (mode, umask): (u32, u32),
     ) -> NewInode {
         NewInode {
             parent: ino(parent),
             name: name.as_bytes().to_vec(),
             kind,
             mode: mode & 0o7777,
+            umask,
             uid: request.uid(),
             gid: request.gid(),
             rdev: 0,
@@ -83,6 +85,10 @@ macro_rules! check_name {
 impl Filesystem for Requests {
     fn init(&mut self, _req: &Request, config: &mut KernelConfig) -> std::io::Result<()> {
         let mut wanted = self.profile.asks(config.capabilities());
+        if !self.shared.volume.keeps_acls() {
+            wanted.remove(ACLS);
+        }
+        self.shared.granted.begins(wanted);
         if !self.map_remote {
             wanted.remove(InitFlags::FUSE_DIRECT_IO_ALLOW_MMAP);
         }
@@ -182,7 +188,7 @@ impl Filesystem for Requests {
     ) {
         check_name!(reply, name);
         let Some(kind) = kind_of_mode(mode) else { return reply.error(Errno::EINVAL) };
-        let mut new = self.new_inode(request, parent, name, kind, mode & !umask);
+        let mut new = self.new_inode(request, parent, name, kind, (mode, umask));
         new.rdev = rdev;
         let busy = self.shared.kernel.busy.enter(new.parent);
         self.may_wait(parent, move |shared| {
@@ -201,7 +207,7 @@ impl Filesystem for Requests {
         reply: ReplyEntry,
     ) {
         check_name!(reply, name);
-        let new = self.new_inode(request, parent, name, FileKind::Directory, mode & !umask);
+        let new = self.new_inode(request, parent, name, FileKind::Directory, (mode, umask));
         let busy = self.shared.kernel.busy.enter(new.parent);
         self.may_wait(parent, move |shared| {
             let _busy = busy;
@@ -234,7 +240,7 @@ impl Filesystem for Requests {
         reply: ReplyEntry,
     ) {
         check_name!(reply, name);
-        let mut new = self.new_inode(request, parent, name, FileKind::Symlink, 0o777);
+        let mut new = self.new_inode(request, parent, name, FileKind::Symlink, (0o777, 0));
         new.target = Some(target.as_os_str().as_bytes().to_vec());
         let busy = self.shared.kernel.busy.enter(new.parent);
         self.may_wait(parent, move |shared| {
@@ -458,7 +464,7 @@ impl Filesystem for Requests {
 
     fn setxattr(
         &self,
-        _req: &Request,
+        request: &Request,
         inode: INodeNo,
         name: &OsStr,
         value: &[u8],
@@ -467,8 +473,9 @@ impl Filesystem for Requests {
         reply: ReplyEmpty,
     ) {
         let (name, value) = (name.as_bytes().to_vec(), value.to_vec());
+        let caller = Caller { uid: request.uid(), gid: request.gid(), pid: request.pid() };
         self.may_wait(inode, move |shared| {
-            shared.setxattr(ino(inode), &name, &value, flags, reply);
+            shared.setxattr(ino(inode), (&name, &value), flags, caller, reply);
         });
     }
 
@@ -502,7 +509,7 @@ impl Filesystem for Requests {
         reply: ReplyCreate,
     ) {
         check_name!(reply, name);
-        let new = self.new_inode(request, parent, name, FileKind::Regular, mode & !umask);
+        let new = self.new_inode(request, parent, name, FileKind::Regular, (mode, umask));
         let busy = self.shared.kernel.busy.enter(new.parent);
         self.may_wait(parent, move |shared| {
             let _busy = busy;

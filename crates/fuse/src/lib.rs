@@ -11,6 +11,7 @@ mod busy;
 mod closes;
 mod errno;
 mod filesystem;
+mod granted;
 mod handles;
 mod inodes;
 pub mod limits;

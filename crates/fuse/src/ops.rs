@@ -25,6 +25,7 @@ use hayase_wire::message::{Access, Name, Refused};
 
 use crate::attributes::file_attr;
 use crate::closes::Closes;
+use crate::granted::Granted;
 use crate::handles::Directories;
 use crate::limits::{NAME_BYTES_MAX, NAME_TTL};
 use crate::notify::Kernel;
@@ -44,6 +45,7 @@ pub(crate) struct Shared {
     running: Running,
     pub(crate) closes: Arc<Closes>,
     pub(crate) wants_closes: bool,
+    pub(crate) granted: Granted,
     /// How long the kernel keeps a name.
     name_ttl: Duration,
 }
@@ -65,6 +67,7 @@ impl Shared {
             running: Running::default(),
             closes: Arc::new(Closes::new(wants_closes)),
             wants_closes,
+            granted: Granted::default(),
             name_ttl: if strict_names { Duration::ZERO } else { NAME_TTL },
         }
     }
@@ -83,7 +86,7 @@ impl Shared {
             access: access(flags),
             truncate: flags.0 & libc::O_TRUNC != 0,
             serving: self.serving(),
-            uncached: flags.0 & (libc::O_APPEND | libc::O_DIRECT) != 0,
+            uncached: flags.0 & self.granted.uncached_flags() != 0,
         }
     }
 

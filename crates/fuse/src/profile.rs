@@ -5,6 +5,10 @@ use hayase_layout::ByteCount;
 
 use crate::limits::{REQUEST_BYTES, SMALL_REQUEST_BYTES};
 
+/// The kernel checks access control lists. The umask goes with them: where a directory has a default list, that counts
+/// instead, which only we know. So one is never asked for without the other.
+pub(crate) const ACLS: InitFlags = InitFlags::FUSE_POSIX_ACL.union(InitFlags::FUSE_DONT_MASK);
+
 /// A kernel to be like. Features that it lacks are not asked for, so that the ways around them
 /// can be tested, and used where a feature misbehaves.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -31,6 +35,9 @@ impl KernelProfile {
     pub(crate) fn asks(self, offered: InitFlags) -> InitFlags {
         let mut asked = self.wanted() & offered;
         asked.set(InitFlags::FUSE_ASYNC_DIO, asked.contains(InitFlags::FUSE_PASSTHROUGH));
+        if !asked.contains(ACLS) {
+            asked.remove(ACLS);
+        }
         asked & offered
     }
 
@@ -43,7 +50,8 @@ impl KernelProfile {
             | InitFlags::FUSE_PARALLEL_DIROPS
             | InitFlags::FUSE_DO_READDIRPLUS
             | InitFlags::FUSE_READDIRPLUS_AUTO
-            | InitFlags::FUSE_ASYNC_DIO;
+            | InitFlags::FUSE_ASYNC_DIO
+            | ACLS;
         if self != Self::V4_18 {
             wanted |= InitFlags::FUSE_HANDLE_KILLPRIV_V2;
         }
@@ -109,6 +117,11 @@ mod tests {
             assert_eq!(wanted.contains(F::FUSE_HANDLE_KILLPRIV_V2), killpriv, "{text}");
             assert_eq!(profile.request_bytes(), request, "{text}");
             assert_eq!(profile.to_string(), text);
+            assert!(profile.asks(all).contains(ACLS), "{text}");
+            for one in [F::FUSE_POSIX_ACL, F::FUSE_DONT_MASK] {
+                let without = profile.asks(all.difference(one));
+                assert!(!without.intersects(ACLS), "{text}: the umask goes with the lists");
+            }
             assert!(!wanted.intersects(F::FUSE_WRITEBACK_CACHE | F::FUSE_NO_OPEN_SUPPORT));
         };
         check("native", true, true, true, ByteCount::mib(1));

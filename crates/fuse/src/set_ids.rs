@@ -26,6 +26,31 @@ pub(crate) const KILL: MetaChange = MetaChange {
     kill_suidgid: true,
 };
 
+/// Who makes a call.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Caller {
+    pub(crate) uid: u32,
+    pub(crate) gid: u32,
+    /// 0 where it is in another PID namespace.
+    pub(crate) pid: u32,
+}
+
+impl Caller {
+    /// Whether it may leave the set-group-id bit of a file of `group`: root, and the members of the group.
+    pub(crate) fn keeps_group(self, group: u32) -> bool {
+        let status = || std::fs::read_to_string(format!("/proc/{}/status", self.pid));
+        self.uid == 0
+            || self.gid == group
+            || self.pid != 0 && status().is_ok_and(|status| is_member(&status, group))
+    }
+}
+
+/// By the further groups in `/proc/PID/status`.
+fn is_member(status: &str, group: u32) -> bool {
+    let groups = status.lines().find_map(|line| line.strip_prefix("Groups:")).unwrap_or_default();
+    groups.split_whitespace().any(|member| member.parse() == Ok(group))
+}
+
 /// See the module. Bounded by what the kernel knows: an entry goes with its inode.
 #[derive(Debug, Default)]
 pub(crate) struct SetIds {
@@ -81,6 +106,16 @@ impl SetIds {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn members_of_a_group_are_known_by_the_kernel() {
+        let status = "Uid:\t1\t1\t1\t1\nGroups:\t4 27 1000 \nNStgid:\t5\n";
+        assert!(is_member(status, 27) && is_member(status, 1000));
+        assert!(!is_member(status, 100) && !is_member(status, 5) && !is_member("", 4));
+        let caller = |uid, gid| Caller { uid, gid, pid: 0 };
+        assert!(caller(0, 1).keeps_group(7) && caller(1, 7).keeps_group(7));
+        assert!(!caller(1, 1).keeps_group(7));
+    }
 
     #[test]
     fn only_files_with_such_bits_are_known() {

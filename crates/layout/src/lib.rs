@@ -6,6 +6,7 @@
 
 #![forbid(unsafe_code)]
 
+pub mod acl;
 pub mod datatype;
 pub mod extent;
 pub mod groups;
@@ -25,6 +26,7 @@ pub mod stripe;
 pub mod units;
 pub mod view;
 
+pub use acl::{Acl, AclError, AclWho, Acls};
 pub use datatype::{Datatype, DatatypeError};
 pub use extent::{Extent, ExtentList, LocalExtent, StreamExtent};
 pub use groups::{Groups, GroupsError};

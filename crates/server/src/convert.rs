@@ -69,6 +69,7 @@ pub(crate) fn attr_of_record(inode: &Inode) -> Attr {
         layout_epoch: inode.layout_epoch,
         trunc_epoch: inode.trunc_epoch,
         policy: inode.policy,
+        acls: inode.acls.clone(),
     }
 }
 

@@ -17,6 +17,7 @@
 
 #![forbid(unsafe_code)]
 
+mod acl;
 mod alarm;
 mod answers;
 mod appends;

@@ -103,6 +103,10 @@ pub(crate) const REPLACED_GRACE: Duration = Duration::from_millis(200);
 /// Whoever carries an operation over several servers out has finished, or given up, after this.
 pub(crate) const INTENT_AGE: Duration = Duration::from_secs(15);
 
+/// Entries of access control lists in the attributes of several inodes that one message carries: 7 bytes each, next to
+/// some 100 for the rest of an inode ([`hayase_wire::limits::BODY_BYTES_MAX`]).
+pub(crate) const ACL_ENTRIES_PER_MESSAGE: usize = 8192;
+
 /// A create or link whose home did not wait for its name begins anew; so often, then `EIO`.
 pub(crate) const CREATE_TRIES: usize = 3;
 

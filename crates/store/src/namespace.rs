@@ -42,7 +42,7 @@ pub const INODE_BLOCK: u64 = 16 * 1024;
 /// The number of the first inode after the root.
 const FIRST_COUNTER: u64 = 2;
 /// Version of all records below; a name space with another one is refused.
-const FORMAT: u8 = 4;
+const FORMAT: u8 = 5;
 
 /// The names and inodes that one server keeps.
 pub struct Namespace {

@@ -263,6 +263,7 @@ impl Mount {
             rdev: 0,
             target: None,
             policy: ParentPolicy::Known(policy),
+            acls: None,
             exclusive: true,
             open: None,
         };

@@ -462,6 +462,7 @@ fn variant(request: &NodeRequest) -> &'static str {
         NodeRequest::Fsync { .. } => "Fsync",
         NodeRequest::Lock { .. } => "Lock",
         NodeRequest::Unlock { .. } => "Unlock",
+        NodeRequest::GetXattr { .. } => "GetXattr",
         _ => "other",
     }
 }

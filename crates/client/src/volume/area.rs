@@ -383,6 +383,10 @@ impl Volume for AreaVolume {
         self.area.attributes(ino)
     }
 
+    fn keeps_acls(&self) -> bool {
+        true
+    }
+
     fn lasting_attributes(&self, ino: InodeId) -> Result<Attr, Refused> {
         let known = {
             let mut shard = self.area.inodes.lock(ino);

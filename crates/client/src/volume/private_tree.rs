@@ -84,6 +84,10 @@ impl Volume for PrivateTree {
         self.area.attributes(self.inside(ino)).map(|found| self.found(found))
     }
 
+    fn keeps_acls(&self) -> bool {
+        true
+    }
+
     fn lasting_attributes(&self, ino: InodeId) -> Result<Attr, Refused> {
         self.area.lasting_attributes(self.inside(ino)).map(|attr| self.outside(attr))
     }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use fuser::{BackingId, OpenFlags, ReplyCreate, ReplyEntry};
 use hayase_client::open_file::Class;
 use hayase_client::volume::{FileOpen, Found};
-use hayase_layout::InodeId;
+use hayase_layout::{Acls, InodeId};
 use hayase_wire::message::{Access, FileKind, Name, NewNode, ParentPolicy, Refused};
 
 use super::{GENERATION, Shared};
@@ -20,8 +20,10 @@ pub(crate) struct NewInode {
     pub(crate) parent: InodeId,
     pub(crate) name: Name,
     pub(crate) kind: FileKind,
-    /// Permission bits, umask applied.
+    /// Permission bits, as the kernel hands them over.
     pub(crate) mode: u32,
+    /// Counts where the directory has no default list.
+    pub(crate) umask: u32,
     pub(crate) uid: u32,
     pub(crate) gid: u32,
     pub(crate) rdev: u32,
@@ -93,13 +95,20 @@ impl Shared {
     }
 
     /// Owner and rights as a local file system gives them: in a set-gid directory new inodes have
-    /// its group, and new directories its bit.
+    /// its group, and new directories its bit; a default list counts instead of the umask.
     fn inherit(&self, new: NewInode) -> Result<NewNode, Refused> {
         if new.target.as_ref().is_some_and(|target| target.len() > TARGET_BYTES_MAX) {
             return Err(Refused::new(libc::ENAMETOOLONG));
         }
         let parent = self.volume.lasting_attributes(new.parent)?;
         let (mode, gid) = inherited(parent.mode, parent.gid, &new);
+        let (mode, acls) = match new.kind {
+            FileKind::Symlink => (mode, None),
+            kind => {
+                let is_directory = kind == FileKind::Directory;
+                Acls::of_new(parent.acls.as_deref(), is_directory, mode, new.umask)
+            }
+        };
         Ok(NewNode {
             parent: new.parent,
             name: new.name,
@@ -110,6 +119,7 @@ impl Shared {
             rdev: new.rdev,
             target: new.target,
             policy: ParentPolicy::Known(parent.policy),
+            acls,
             exclusive: true,
             open: None,
         })
@@ -139,6 +149,7 @@ mod tests {
                 name: b"n".to_vec(),
                 kind,
                 mode: 0o755,
+                umask: 0,
                 uid: 1,
                 gid: 100,
                 rdev: 0,

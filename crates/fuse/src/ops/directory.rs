@@ -189,5 +189,6 @@ fn unknown(entry: &hayase_wire::message::DirEntry) -> hayase_wire::message::Attr
         layout_epoch: 0,
         trunc_epoch: 0,
         policy: None,
+        acls: None,
     }
 }

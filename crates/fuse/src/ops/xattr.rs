@@ -7,11 +7,13 @@
 //! (`hayase_container::area`), set to `whole` such a file becomes a plain one again.
 //! `user.hayase.published` is set by a writer that has published, to the name of its index.
 //! None is listed, so copying tools leave them alone.
+//! Access control lists (`system.posix_acl_*`) come with the attributes; all other names of the system are refused.
 
 use fuser::{ReplyEmpty, ReplyXattr};
 use hayase_client::open_file::Class;
-use hayase_client::volume::LocalUse;
-use hayase_layout::{InodeId, Layout, PolicyError, StripePolicy};
+use hayase_client::volume::{LocalUse, Volume};
+use hayase_layout::acl::{ACCESS_NAME, is_acl};
+use hayase_layout::{Acl, InodeId, Layout, PolicyError, StripePolicy};
 use hayase_wire::message::{
     Attr, Explained, FileKind, MetaChange, Name, RecordedStep, Refused, XattrMode,
 };
@@ -21,6 +23,7 @@ use super::Shared;
 use super::link::reply_empty;
 use crate::errno::errno;
 use crate::passthrough::PassthroughState;
+use crate::set_ids::Caller;
 
 const EXPLAIN: &[u8] = b"user.hayase.explain";
 const LAYOUT: &[u8] = b"user.hayase.layout";
@@ -34,6 +37,7 @@ impl Shared {
             LAYOUT if self.volume.has_layouts() => {
                 self.volume.attributes(ino).map(|found| layout_text(&found.attr).into())
             }
+            list if is_acl(list) && self.granted.checks_acls() => acl(&*self.volume, ino, name),
             name if name.starts_with(b"system.") => Err(Refused::new(libc::EOPNOTSUPP)),
             name => self.volume.xattr(ino, name),
         };
@@ -46,15 +50,18 @@ impl Shared {
     pub(crate) fn setxattr(
         &self,
         ino: InodeId,
-        name: &Name,
-        value: &[u8],
+        (name, value): (&Name, &[u8]),
         flags: i32,
+        caller: Caller,
         reply: ReplyEmpty,
     ) {
         let result = match name.as_slice() {
             EXPLAIN => Err(Refused::because(libc::EPERM, "user.hayase.explain is read only")),
             LAYOUT if self.volume.has_layouts() => self.set_layout(ino, value),
             PUBLISHED if self.volume.has_layouts() => self.published(ino, value),
+            list if is_acl(list) && self.granted.checks_acls() => {
+                set_acl(&*self.volume, ino, (name, value), caller)
+            }
             name if name.starts_with(b"system.") => Err(Refused::new(libc::EOPNOTSUPP)),
             name => {
                 xattr_mode(flags).and_then(|mode| self.volume.set_xattr(ino, name, value, mode))
@@ -81,6 +88,9 @@ impl Shared {
         let result = match name.as_slice() {
             EXPLAIN => Err(Refused::because(libc::EPERM, "user.hayase.explain is read only")),
             LAYOUT if self.volume.has_layouts() => self.set_policy(ino, None),
+            list if is_acl(list) && self.granted.checks_acls() => {
+                self.volume.remove_xattr(ino, name)
+            }
             name if name.starts_with(b"system.") => Err(Refused::new(libc::EOPNOTSUPP)),
             name => self.volume.remove_xattr(ino, name),
         };
@@ -120,6 +130,30 @@ impl Shared {
         let text = explain_json(&explained, here, self.kernel.backings.state());
         Ok(text.to_string().into_bytes())
     }
+}
+
+/// An access control list, which comes with the attributes: where these may be kept, the kernel's question costs no
+/// message, whether the inode has a list or not.
+fn acl(volume: &dyn Volume, ino: InodeId, name: &Name) -> Result<Vec<u8>, Refused> {
+    let attr = volume.lasting_attributes(ino)?;
+    let acl = attr.acls.as_ref().and_then(|acls| acls.get(name));
+    acl.map(Acl::to_value).ok_or_else(|| Refused::new(libc::ENODATA))
+}
+
+/// As with chmod(2), who is not in the file's group does not keep its set-group-id bit. (The kernel says so with
+/// `FUSE_SETXATTR_ACL_KILL_SGID`, which fuser 0.18 does not hand over.)
+fn set_acl(
+    volume: &dyn Volume,
+    ino: InodeId,
+    (name, value): (&Name, &[u8]),
+    caller: Caller,
+) -> Result<(), Refused> {
+    let attr = volume.lasting_attributes(ino)?;
+    if name == ACCESS_NAME && attr.mode & libc::S_ISGID != 0 && !caller.keeps_group(attr.gid) {
+        let mode = Some(attr.mode & !libc::S_ISGID);
+        volume.set_attributes(ino, &MetaChange { mode, ..MetaChange::default() })?;
+    }
+    volume.set_xattr(ino, name, value, XattrMode::Set)
 }
 
 fn explain_json(

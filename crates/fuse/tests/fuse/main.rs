@@ -2,6 +2,7 @@
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+mod acl;
 mod mounted;
 mod nodes;
 mod set_ids;

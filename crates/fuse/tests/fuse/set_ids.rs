@@ -40,13 +40,18 @@ fn directory_of(user: u32, mount_point: &Path) -> PathBuf {
     let directory = mount_point.join("d");
     fs::create_dir(&directory).unwrap();
     chown(&directory, Some(user), Some(user)).unwrap();
+    open_way_to(mount_point);
+    directory
+}
+
+/// Lets all users reach what is mounted in a temporary directory.
+pub(crate) fn open_way_to(mount_point: &Path) {
     let is_ours = |above: &&Path| {
         above.file_name().is_some_and(|name| name.to_string_lossy().starts_with(".tmp"))
     };
     let temporary =
         mount_point.ancestors().find(is_ours).expect("mounted in a temporary directory");
     fs::set_permissions(temporary, Permissions::from_mode(0o755)).unwrap();
-    directory
 }
 
 /// Makes a file with `bits` in one place, has `user` change it in another by each of `changes`, and looks there and

@@ -109,6 +109,7 @@ impl PackMount {
             layout_epoch: 0,
             trunc_epoch: 0,
             policy: None,
+            acls: None,
         }
     }
 }

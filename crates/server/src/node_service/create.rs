@@ -16,6 +16,7 @@ use hayase_wire::message::{
 };
 
 use super::NodeAnswer;
+use crate::acl::inherit;
 use crate::clients::Process;
 use crate::convert;
 use crate::given_up::given_up;
@@ -39,7 +40,7 @@ impl Node {
     ) -> Result<NodeAnswer, Refused> {
         check_name(&node.name)?;
         self.refuse_cache_name(node.parent, &node.name)?;
-        let node = self.know_policy(node).await?;
+        let node = self.know_parent(node).await?;
         self.end_sole_maker(node.parent, Some(process.id)).await;
         let (open, parent) = (node.open, node.parent);
         let (mut entry, new) = self.make_or_find(process, &node, once).await?;
@@ -73,15 +74,18 @@ impl Node {
         Ok(NodeAnswer { descriptor, ..reply.into() })
     }
 
-    /// With the policy of the directory, which who asks may not know.
-    async fn know_policy(self: &Rc<Self>, node: NewNode) -> Result<NewNode, Refused> {
+    /// With the policy and the default list of the directory, which who asks may not know.
+    async fn know_parent(self: &Rc<Self>, node: NewNode) -> Result<NewNode, Refused> {
         if node.policy != ParentPolicy::Unknown {
             return Ok(node);
         }
-        let policy = match node.parent.home() == self.me {
-            true => self.inode(node.parent)?.policy,
-            false => self.entry(node.parent).await?.attr.policy,
+        let (policy, acls) = match node.parent.home() == self.me {
+            true => self.inode(node.parent).map(|inode| (inode.policy, inode.acls))?,
+            false => {
+                self.entry(node.parent).await.map(|found| (found.attr.policy, found.attr.acls))?
+            }
         };
+        let node = inherit(node, acls.as_deref());
         Ok(NewNode { policy: ParentPolicy::Known(policy), ..node })
     }
 

@@ -9,6 +9,7 @@ use hayase_wire::message::{
 };
 
 use super::Served;
+use crate::acl::AclRoom;
 use crate::node::{Node, libc_errno, unexpected};
 use crate::recorded::DIRECTORY;
 
@@ -60,11 +61,14 @@ impl Node {
             true => self.attributes_of(&merged).await,
             false => BTreeMap::new(),
         };
+        let mut room = AclRoom::new();
         let entries = merged.into_iter().map(|entry| DirEntry {
             cookie: entry.cookie,
             ino: entry.binding.ino,
             kind: entry.binding.kind,
-            entry: attributes.remove(&entry.binding.ino),
+            entry: attributes
+                .remove(&entry.binding.ino)
+                .filter(|entry| room.takes(entry.attr.acls.as_deref())),
             name: entry.name,
         });
         Ok(NodeReply::Entries(entries.collect()))

@@ -12,6 +12,7 @@ use hayase_wire::message::{
 };
 
 use super::Answer;
+use crate::acl::{AclRoom, chmod};
 use crate::convert::{self, meta_refused, part_refused, stored_kind, stored_time};
 use crate::limits::REMOVAL_DELAY;
 use crate::node::{Node, libc_errno};
@@ -117,6 +118,7 @@ impl Node {
         inos: &[InodeId],
     ) -> PeerReply {
         self.find_out_for(from, inos).await;
+        let mut room = AclRoom::new();
         let entries = inos.iter().map(|ino| {
             let is_gathered = self.homes.is_gathered_elsewhere(*ino, from);
             let is_coming = self.handed_on.is_under_way(*ino);
@@ -124,7 +126,9 @@ impl Node {
                 return None; // Or in the middle of a truncate: asked for again by who needs it.
             }
             match self.get_attr(from, *ino) {
-                Ok(PeerReply::Attr { attr, grants }) => Some(Entry { attr, grants }),
+                Ok(PeerReply::Attr { attr, grants }) => {
+                    room.takes(attr.acls.as_deref()).then_some(Entry { attr, grants })
+                }
                 _ => None,
             }
         });
@@ -160,6 +164,7 @@ impl Node {
             target: node.target.clone(),
             name: Some((node.parent, node.name.clone())),
             policy: node.policy.known().filter(|_| kind == FileKind::Directory),
+            acls: node.acls.clone(),
             ..Inode::new(ino, kind, now)
         }
     }
@@ -401,7 +406,7 @@ fn reap_in(txn: &mut Txn<'_>, ino: InodeId) -> Result<Option<Inode>, NamespaceEr
 /// The rules of chmod, chown and utimensat for a record.
 fn apply(inode: &mut Inode, change: &MetaChange, now: hayase_wire::message::TimeSpec) {
     if let Some(mode) = change.mode {
-        inode.mode = mode & 0o7777;
+        chmod(inode, mode);
     }
     if change.uid.is_some() || change.gid.is_some() {
         inode.uid = change.uid.unwrap_or(inode.uid);

@@ -8,6 +8,7 @@ use hayase_wire::message::{Name, OnceId, PeerReply, Refused, XattrMode};
 
 use super::Answer;
 use super::inode::ATTR;
+use crate::acl::{AclChange, acl_names, acl_value};
 use crate::cache::xattrs::XattrChange;
 use crate::convert::{meta_refused, stored_time};
 use crate::node::{Node, libc_errno};
@@ -17,6 +18,9 @@ impl Node {
         let inode = self.inode(ino)?;
         if let Some(cache) = self.cached(ino) {
             return self.cached_xattr(cache, &inode, name).await.map(PeerReply::Value);
+        }
+        if let Some(value) = acl_value(&inode, name) {
+            return Ok(PeerReply::Value(value));
         }
         let value = ops::get_xattr(&self.names.begin(), ino, name);
         match value.map_err(meta_refused)? {
@@ -38,6 +42,7 @@ impl Node {
             let change = XattrChange { name: name.clone(), value: Some(value), mode };
             return self.change_in_cache(ino, change, once).await;
         }
+        let acl = AclChange::of(name, Some(&value)).transpose()?;
         self.inode(ino)?;
         let now = stored_time(self.now());
         let mut txn = self.names.begin();
@@ -46,7 +51,11 @@ impl Node {
             XattrMode::Create => ops::XattrMode::Create,
             XattrMode::Replace => ops::XattrMode::Replace,
         };
-        ops::set_xattr(&mut txn, ino, name, &value, mode, now).map_err(meta_refused_quietly)?;
+        match acl {
+            Some(change) => change.store(&mut txn, ino, now)?,
+            None => ops::set_xattr(&mut txn, ino, name, &value, mode, now)
+                .map_err(meta_refused_quietly)?,
+        }
         self.record(&mut txn, once, &PeerReply::Done)?;
         txn.commit().map_err(meta_refused)?;
         Ok(PeerReply::Done)
@@ -58,8 +67,9 @@ impl Node {
             let xattrs = self.cached_xattrs(cache, &inode).await?;
             return Ok(PeerReply::Names(xattrs.into_keys().collect()));
         }
-        let names = ops::list_xattr(&self.names.begin(), ino);
-        Ok(PeerReply::Names(names.map_err(meta_refused)?))
+        let mut names = ops::list_xattr(&self.names.begin(), ino).map_err(meta_refused)?;
+        names.extend(acl_names(&inode));
+        Ok(PeerReply::Names(names))
     }
 
     pub(super) async fn remove_xattr(
@@ -70,14 +80,21 @@ impl Node {
         once: Option<OnceId>,
     ) -> Answer {
         let _change = self.home_change(ino, from, ATTR).await;
+        let acl = AclChange::of(name, None).transpose()?;
         if ino.is_cached() {
+            if acl.is_some() {
+                return Ok(PeerReply::Done); // There is none.
+            }
             let (name, mode) = (name.clone(), XattrMode::Set);
             return self.change_in_cache(ino, XattrChange { name, value: None, mode }, once).await;
         }
         self.inode(ino)?;
         let now = stored_time(self.now());
         let mut txn = self.names.begin();
-        ops::remove_xattr(&mut txn, ino, name, now).map_err(meta_refused_quietly)?;
+        match acl {
+            Some(change) => change.store(&mut txn, ino, now)?,
+            None => ops::remove_xattr(&mut txn, ino, name, now).map_err(meta_refused_quietly)?,
+        }
         self.record(&mut txn, once, &PeerReply::Done)?;
         txn.commit().map_err(meta_refused)?;
         Ok(PeerReply::Done)

@@ -425,6 +425,7 @@ pub(crate) fn new_node(parent: InodeId, name: &str, kind: FileKind) -> NewNode {
         rdev: 0,
         target: None,
         policy: ParentPolicy::Known(None),
+        acls: None,
         exclusive: true,
         open: None,
     }

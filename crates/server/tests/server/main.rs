@@ -3,6 +3,7 @@
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+mod acl;
 mod cached;
 mod cached_recorded;
 mod cached_xattrs;

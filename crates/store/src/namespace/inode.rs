@@ -4,7 +4,7 @@
 //! Not here: size and times of a `Whole` file (its part knows them, [`crate::part`]); attributes
 //! as they travel (`hayase_wire`).
 
-use hayase_layout::{InodeId, Layout, StripePolicy};
+use hayase_layout::{Acls, InodeId, Layout, StripePolicy};
 use serde::{Deserialize, Serialize};
 
 /// Seconds and nanoseconds since 1970; seconds may be negative.
@@ -90,6 +90,9 @@ pub struct Inode {
     pub removed: bool,
     /// It has extended attributes, or had some.
     pub has_xattrs: bool,
+    /// Its access control lists. They are extended attributes to programs only: here they go with every change of the
+    /// mode and to every node with the attributes.
+    pub acls: Option<Box<Acls>>,
     /// The rename that changed its name last; 0 before the first.
     pub renamed_by: u64,
 }
@@ -118,6 +121,7 @@ impl Inode {
             policy: None,
             removed: false,
             has_xattrs: false,
+            acls: None,
             renamed_by: 0,
         }
     }

@@ -1,6 +1,6 @@
 //! Attributes and names, as they travel and as they are kept.
 
-use hayase_layout::{InodeId, Layout, StripePolicy};
+use hayase_layout::{Acls, InodeId, Layout, StripePolicy};
 use serde::{Deserialize, Serialize};
 
 /// One component of a path: 1 to 255 bytes, no `/`, no NUL. Not necessarily UTF-8.
@@ -51,6 +51,8 @@ pub struct Attr {
     pub trunc_epoch: u32,
     /// Of a directory: how its new files are laid out.
     pub policy: Option<StripePolicy>,
+    /// Its access control lists, as far as they say more than `mode`.
+    pub acls: Option<Box<Acls>>,
 }
 
 /// What a node may keep in its caches until it is recalled, its session ends, or (ATTR) 30 s pass unused.

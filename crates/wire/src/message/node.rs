@@ -11,7 +11,7 @@
 
 use std::time::Duration;
 
-use hayase_layout::{ByteCount, InodeId, NodeId, ServerId, StripePolicy};
+use hayase_layout::{Acls, ByteCount, InodeId, NodeId, ServerId, StripePolicy};
 use serde::{Deserialize, Serialize};
 
 use super::CacheLine;
@@ -130,7 +130,7 @@ pub struct StillOpen {
 }
 
 /// A new file of any kind. The name, owner and rights are what the kernel checked and computed
-/// (umask applied, set-gid of the parent followed).
+/// (umask applied or the parent's default list followed, and its set-gid).
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct NewNode {
     pub parent: InodeId,
@@ -142,8 +142,11 @@ pub struct NewNode {
     pub rdev: u32,
     /// Of a symbolic link.
     pub target: Option<Vec<u8>>,
-    /// The parent's policy: given to a new directory, obeyed for a new file.
+    /// The parent's policy: given to a new directory, obeyed for a new file. Where it is unknown, so are the lists of the
+    /// parent, and the server that is asked lets the new file inherit them.
     pub policy: ParentPolicy,
+    /// What it inherits of the parent's default list.
+    pub acls: Option<Box<Acls>>,
     /// Refuse with `EEXIST` when the name exists; otherwise the existing file is returned (and opened).
     pub exclusive: bool,
     /// Open it in the same step.

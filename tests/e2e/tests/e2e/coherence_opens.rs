@@ -14,6 +14,7 @@ pub(crate) fn suite() -> Suite {
         .posix("coherence_06_pairs_of_opens", pairs_of_opens)
         .posix("coherence_06_triples_of_opens", triples_of_opens)
         .posix("coherence_07_opens_beside_a_shared_mapping", opens_beside_a_shared_mapping)
+        .posix("coherence_07_a_direct_file_is_mapped", a_direct_file_is_mapped)
         .posix("coherence_08_mapping_outlives_its_descriptor", mapping_outlives_its_descriptor)
         .posix("coherence_09_reopen_at_once", reopen_at_once)
         .job("coherence_09_always_passthrough", always_passthrough)
@@ -141,6 +142,40 @@ fn opens_beside_a_shared_mapping(scene: &Scene<'_>) -> TestResult {
             }
             map.unmap()?;
         }
+    }
+    Ok(())
+}
+
+/// A descriptor with O_DIRECT is mapped shared where one node has the file open, before Linux 6.6 too; what it, the mapping
+/// and a later writer on another node write is seen by all.
+fn a_direct_file_is_mapped(scene: &Scene<'_>) -> TestResult {
+    let cached = !scene.job.is_plain() && !scene.job.has_passthrough();
+    for (node, other) in [(&scene.a, &scene.b), (&scene.b, &scene.a)] {
+        // Mappings of the part itself are never behind.
+        let behind = cached || node.index() != scene.a.index();
+        let bound = if behind { Duration::from_millis(1500) } else { Duration::ZERO };
+        let path = scene.path(&format!("file-{}", node.index()));
+        scene.a.write_file(&path, Data::fill(b'x', BLOCKS))?;
+        // What lingers of the writer's open is given back.
+        let file = node.open(&path, "rw+direct")?;
+        let map = file.map(BLOCKS, MapKind::SharedWrite).context("alone")?;
+        for round in 0..20_u8 {
+            file.pwrite(0, Data::fill(b'a' + round, 4096))?;
+            map.check(0, &[b'a' + round; 4096]).context("the mapping sees the descriptor")?;
+            map.write(4096, Data::fill(b'A' + round, 4096))?;
+            map.sync()?;
+            file.check(4096, Data::fill(b'A' + round, 4096)).context("the descriptor reads it")?;
+            other.open(&path, "r")?.check(4096, Data::fill(b'A' + round, 4096))?;
+        }
+        let writer = other.open(&path, "w")?;
+        for round in 0..3_u8 {
+            writer.pwrite(0, Data::fill(b'0' + round, 4096))?;
+            file.check(0, Data::fill(b'0' + round, 4096)).context("of the other node")?;
+            eventually(bound, || map.check(0, &[b'0' + round; 4096]))?;
+        }
+        writer.close()?;
+        map.unmap()?;
+        file.close()?;
     }
     Ok(())
 }

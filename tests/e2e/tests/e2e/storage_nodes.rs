@@ -7,7 +7,7 @@ use anyhow::{Context, ensure};
 use hayase_e2e::actor::LockKind::{Fcntl, Flock};
 use hayase_e2e::job::is_alive;
 use hayase_e2e::{
-    Data, Job, JobOptions, Node, Scene, Suite, TestResult, eventually, expect_errno, note,
+    Command, Data, Job, JobOptions, Node, Scene, Suite, TestResult, eventually, expect_errno, note,
 };
 use rustix::process::{Pid, Signal, kill_process};
 
@@ -218,6 +218,20 @@ fn local_is_a_file_system(scene: &Scene<'_>) -> TestResult {
         ensure!(node.stat(&local)?.mode & 0o777 == 0o700, "the root's mode");
         node.set_xattr(&local, "user.colour", "red")?;
         ensure!(node.get_xattr(&local, "user.colour")? == "red", "an xattr of the root");
+        // Owner rwx, user 65534 and mask r-x: also of the root's default list.
+        let list = "0x0200000001000700ffffffff02000500feff000004000000ffffffff10000500ffffffff20000000ffffffff";
+        let script = format!(
+            "cd {local} && setfattr -n system.posix_acl_access -v {list} . && \
+             setfattr -n system.posix_acl_default -v {list} . && umask 0 && mkdir l && echo x > l/f && \
+             stat -c %a . l l/f | tr '\\n' ' '"
+        );
+        let modes = node.shell(&script)?.stdout;
+        ensure!(modes == "750 750 640 ", "{modes:?}");
+        let read = Command::Open { path: path("l/f"), flags: "r".into(), mode: 0 };
+        ensure!(node.as_nobody(read.clone()).is_ok(), "a list allows");
+        node.shell(&format!("cd {local} && setfattr -x system.posix_acl_access l"))?;
+        expect_errno(node.as_nobody(read), &["EACCES"])?;
+        node.shell(&format!("cd {local} && rm -r l && setfattr -x system.posix_acl_default ."))?;
         let (one, two) = (node.open(&path("b"), "rw")?, node.open(&path("c"), "rw")?);
         one.lock(Flock)?;
         expect_errno(two.lock(Flock), &["EAGAIN"])?;

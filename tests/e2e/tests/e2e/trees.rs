@@ -4,7 +4,8 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, ensure};
 use hayase_e2e::{
-    Command, Data, JobOptions, Node, Scene, Suite, TestResult, Whence, expect_errno, note,
+    Command, Data, JobOptions, Node, Scene, Suite, TestResult, TierDir, Whence, expect_errno, note,
+    skip,
 };
 
 pub(crate) fn suite() -> Suite {
@@ -14,6 +15,7 @@ pub(crate) fn suite() -> Suite {
         .posix("tree_symlinks_across_nodes", symlinks_across_nodes)
         .posix("tree_rename_flags", rename_flags)
         .posix("tree_attributes_across_nodes", attributes_across_nodes)
+        .posix("tree_access_control_lists", access_control_lists)
         .posix("tree_holes_across_nodes", holes_across_nodes)
         .posix("tree_copies_across_nodes", copies_across_nodes)
         .posix("tree_unpacked_and_checked_elsewhere", unpacked_and_checked_elsewhere)
@@ -193,6 +195,72 @@ fn attributes_across_nodes(scene: &Scene<'_>) -> TestResult {
     ensure!(names == format!("{:?}", list(&scene.b)?), "nodes list other names");
     ensure!((1..9).all(|round| names.contains(&format!("user.name-{round}"))), "{names}");
     ensure!(!names.contains("user.name-0"), "{names}");
+    Ok(())
+}
+
+/// `setfacl`, `getfacl`, `cp -a` and `rsync -A` between a local directory and `shared`, there and back; and whom a list
+/// denies is denied on each node, whom it allows is allowed.
+fn access_control_lists(scene: &Scene<'_>) -> TestResult {
+    let tools = "command -v setfacl && command -v getfacl && command -v rsync";
+    if scene.a.shell(tools).is_err() {
+        skip("tree_access_control_lists", "needs the packages acl and rsync");
+        return Ok(());
+    }
+    let local = TierDir::new()?;
+    let there = local.file("tree").display().to_string();
+    let lists = |node: &Node, path: &str| -> anyhow::Result<String> {
+        Ok(node
+            .shell(&format!(
+                "cd {path} && set -- $(find . | sort) && getfacl -n -p \"$@\" && stat -c '%A %u %g %n' \"$@\""
+            ))?
+            .stdout)
+    };
+    let make = format!(
+        "umask 027 && mkdir {there} && cd {there} && setfacl -m u:65534:x . && setfacl -d -m u:65534:rX,g:7:rwx . && mkdir -p d/e && \
+         echo x > d/f && echo x > plain && setfacl -b plain && chmod 640 plain && echo x > denied && \
+         chmod 644 denied && setfacl -b -m u:65534:- denied && setfacl -m u:65534:r plain && chmod 711 d/e"
+    );
+    if let Err(refused) = scene.a.shell(&make) {
+        skip(
+            "tree_access_control_lists",
+            &format!("no lists in the temporary directory: {refused}"),
+        );
+        return Ok(());
+    }
+    let expected = lists(&scene.a, &there)?;
+    ensure!(expected.contains("default:user:65534:r-x"), "{expected}");
+    for (copy, from) in [("copied", "cp -a"), ("synced", "rsync -aA")] {
+        let (here, back) = (scene.path(copy), format!("{there}-{copy}"));
+        let slash = if from == "rsync -aA" { "/" } else { "" };
+        scene.a.shell(&format!("{from} {there}{slash} {here}"))?;
+        for node in scene.nodes() {
+            let found = lists(node, &here)?;
+            ensure!(found == expected, "{from}, node {}: {found}\n{expected}", node.index());
+            let open = |name: &str, flags: &str| {
+                node.as_nobody(Command::Open {
+                    path: format!("{here}/{name}"),
+                    flags: flags.into(),
+                    mode: 0,
+                })
+            };
+            open("plain", "r")?;
+            expect_errno(open("plain", "w"), &["EACCES"])?;
+            expect_errno(open("denied", "r"), &["EACCES"])?;
+        }
+        scene.b.shell(&format!("{from} {here}{slash} {back}"))?;
+        let found = lists(&scene.b, &back)?;
+        ensure!(found == expected, "{from} back: {found}\n{expected}");
+    }
+    // A kernel that has looked learns of it at once.
+    let path = scene.path("copied/plain");
+    let open = || Command::Open { path: path.clone(), flags: "r".into(), mode: 0 };
+    for (change, allowed) in [("-m u:65534:-", false), ("-m u:65534:r", true), ("-b", false)] {
+        scene.b.shell(&format!("setfacl {change} {path}"))?;
+        for node in scene.nodes() {
+            let opened = node.as_nobody(open());
+            ensure!(opened.is_ok() == allowed, "{change}, node {}: {opened:?}", node.index());
+        }
+    }
     Ok(())
 }
 

@@ -1,5 +1,7 @@
 //! Names and xattrs of the fake.
 
+use hayase_layout::acl::{ACCESS_NAME, is_acl};
+use hayase_layout::{Acl, Acls};
 use hayase_wire::message::DirEntry;
 
 use super::{
@@ -31,6 +33,7 @@ impl State {
         inode.attr.rdev = node.rdev;
         inode.attr.layout = Layout::None;
         inode.attr.policy = node.policy.known().filter(|_| node.kind == FileKind::Directory);
+        inode.attr.acls = node.acls.clone();
         inode.target = node.target.clone().unwrap_or_default();
         inode.attr.size = inode.target.len() as u64;
         if node.kind == FileKind::Regular {
@@ -180,6 +183,21 @@ impl State {
             NodeRequest::GetXattr { ino, name } => {
                 let value = self.inode(*ino)?.xattrs.get(name).cloned();
                 value.map(NodeReply::Value).ok_or_else(|| Refused::new(libc::ENODATA))
+            }
+            NodeRequest::SetXattr { ino, name, value, .. } if is_acl(name) => {
+                let attr = &mut self.inode(*ino)?.attr;
+                let acl = Acl::parse(value).map_err(|_| Refused::new(libc::EINVAL))?;
+                let mut acls = attr.acls.take().map_or_else(Acls::default, |acls| *acls);
+                match name == ACCESS_NAME {
+                    true => {
+                        attr.mode =
+                            acl.as_ref().map_or(attr.mode, |acl| attr.mode & !0o777 | acl.mode());
+                        acls.access = acl.filter(|acl| !acl.is_mode());
+                    }
+                    false => acls.default = acl,
+                }
+                attr.acls = acls.kept();
+                Ok(NodeReply::Done)
             }
             NodeRequest::SetXattr { ino, name, value, mode } => {
                 let inode = self.inode(*ino)?;

@@ -218,6 +218,7 @@ mod tests {
             rdev: 0,
             target: None,
             policy: ParentPolicy::Unknown,
+            acls: None,
             exclusive: true,
             open: None,
         }

@@ -344,6 +344,7 @@ fn plain_attr(ino: InodeId, metadata: &Metadata) -> Attr {
         layout_epoch: 0,
         trunc_epoch: 0,
         policy: None,
+        acls: None,
     }
 }
 

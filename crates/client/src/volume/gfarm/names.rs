@@ -410,6 +410,7 @@ pub(super) fn attr(ino: InodeId, stat: &Stat) -> Attr {
         layout_epoch: 0,
         trunc_epoch: 0,
         policy: None,
+        acls: None,
     }
 }
 
