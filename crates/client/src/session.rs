@@ -35,6 +35,7 @@ use crate::limits::{
 use crate::link::{Callbacks, HandOver, Link, LinkError, Reply};
 
 mod handed;
+mod memory;
 mod multiplexed;
 
 use self::handed::HandedOver;
@@ -201,7 +202,7 @@ impl Inner {
             returning: self.met().is_some(),
         };
         let descriptor = match role {
-            ClientRole::Requests => Some(self.arena.descriptor()),
+            ClientRole::Requests => Some(memory::for_server(&self.arena)),
             ClientRole::HandOver => self.handed.device(),
             ClientRole::Callback | ClientRole::Multiplexed => None,
         };

@@ -7,6 +7,8 @@
 //! through registers, so a `usize` is right for both, as long as the upper half is cleared where it is
 //! an `int` ([`Abi::handle`]). Only in memory do they differ in width.
 
+#![expect(unsafe_code, reason = "what makes a number a handle")]
+
 use std::ffi::c_int;
 
 pub(crate) mod mpi5;
@@ -16,7 +18,21 @@ pub(crate) mod ompi;
 /// Any MPI handle, as the library's own functions take it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(transparent)]
-pub(crate) struct Handle(pub(crate) usize);
+pub(crate) struct Handle(usize);
+
+impl Handle {
+    /// # Safety
+    /// The library takes it as a handle: it has made it and not freed it, or it is one of its predefined ones. Those of
+    /// a program come to [`crate::exports`] as they are: MPI obliges it to give valid ones.
+    pub(crate) const unsafe fn new(raw: usize) -> Self {
+        Self(raw)
+    }
+
+    /// As a number.
+    pub(crate) const fn raw(self) -> usize {
+        self.0
+    }
+}
 
 /// Where the handles of predefined objects come from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

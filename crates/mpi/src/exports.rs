@@ -29,7 +29,7 @@ use crate::{
     error::{Error, raise},
     memory::Memory,
     open_files,
-    pointers::{Address, Count, DatarepOut, Out, Text},
+    pointers::{Address, Count, DatarepOut, Group, Out, OutObject, Request, Status, Text, Type},
     real::{self, Original, symbol_name},
     trace,
 };
@@ -66,6 +66,18 @@ pub(crate) fn outside<T>(run: impl FnOnce() -> T) -> T {
     answer
 }
 
+/// The originals that are called here too, with what the types of their arguments prove.
+pub(crate) mod original {
+    pub(crate) use super::originals::{File_call_errhandler, File_close, File_delete, File_open};
+}
+
+/// The memory of a call in the table below.
+fn memory(buffer: Address, count: impl Into<i64>, datatype: Handle) -> Memory {
+    // SAFETY: arguments of a program in one call, in which MPI obliges it to leave the memory that they describe to us; it
+    // is let go of before the call returns.
+    unsafe { Memory::new(buffer, count, datatype) }
+}
+
 /// What a library has as `int` must fit there.
 trait Fits {
     fn fits(&self) -> bool {
@@ -75,11 +87,12 @@ trait Fits {
 
 impl Fits for Handle {}
 impl Fits for Address {}
-impl Fits for Text {}
-impl Fits for DatarepOut {}
+impl Fits for Text<'_> {}
+impl Fits for DatarepOut<'_> {}
+impl<Kind> Fits for OutObject<'_, Kind> {}
 impl Fits for c_int {}
 impl Fits for i64 {} // an MPI_Offset or MPI_Aint, in both
-impl<T> Fits for Out<T> {}
+impl<T> Fits for Out<'_, T> {}
 impl Fits for Count {
     fn fits(&self) -> bool {
         c_int::try_from(self.0).is_ok()
@@ -135,9 +148,10 @@ macro_rules! calls {
             }
         }
 
-        /// The originals, by the names of the calls.
+        /// The originals, by the names of the calls. What buffers they are given nobody checks: so the rest of the crate
+        /// has [`original`].
         #[expect(non_snake_case, reason = "the names are MPI's")]
-        pub(crate) mod original {
+        mod originals {
             use super::*;
 
             $(
@@ -171,7 +185,7 @@ macro_rules! calls {
 
         $(const _: () = {
             fn enter($($arg: $ty),*) -> c_int {
-                let pass = || original::$name($($arg),*).unwrap_or_else(|| missing(Call::$name));
+                let pass = || originals::$name($($arg),*).unwrap_or_else(|| missing(Call::$name));
                 let Some(_entered) = Entered::new(Call::$name) else { return pass() };
                 calls!(@$kind $name($($arg),*) $(with $file)? $(: $body)?).unwrap_or_else(pass)
             }
@@ -215,11 +229,11 @@ macro_rules! calls {
 
 calls! {
     // --- opening and closing ---
-    File_open(comm: Handle, filename: Text, amode: c_int, info: Handle, fh: Out<Handle>)
+    File_open(comm: Handle, filename: Text<'_>, amode: c_int, info: Handle, fh: Out<'_, Handle>)
         => world: opening::open(comm, filename, amode, info, fh);
-    File_close(fh: Out<Handle>)
+    File_close(fh: Out<'_, Handle>)
         => world: opening::close(fh);
-    File_delete(filename: Text, info: Handle)
+    File_delete(filename: Text<'_>, info: Handle)
         => world: opening::delete(filename, info);
     Finalize()
         => world: opening::finalize();
@@ -231,17 +245,17 @@ calls! {
         => file with file: admin::set_size(file, size);
     File_preallocate(fh: Handle, size: i64)
         => file with file: admin::preallocate(file, size);
-    File_get_size(fh: Handle, size: Out<i64>)
+    File_get_size(fh: Handle, size: Out<'_, i64>)
         => file with file: admin::get_size(file, size);
-    File_get_amode(fh: Handle, amode: Out<c_int>)
+    File_get_amode(fh: Handle, amode: Out<'_, c_int>)
         => file with file: admin::get_amode(file, amode);
     File_sync(fh: Handle)
         => file with file: admin::sync(file);
     File_set_atomicity(fh: Handle, flag: c_int)
         => file with file: admin::set_atomicity(file, flag);
-    File_get_atomicity(fh: Handle, flag: Out<c_int>)
+    File_get_atomicity(fh: Handle, flag: Out<'_, c_int>)
         => file with file: admin::get_atomicity(file, flag);
-    File_get_group(fh: Handle, group: Address)
+    File_get_group(fh: Handle, group: OutObject<'_, Group>)
         => file with file: file.comm.give_group(group);
     // The handle of a container is one of the library's own, of its stub: what is about the handle is right there.
     File_set_info(fh: Handle, info: Handle) => pass;
@@ -251,157 +265,157 @@ calls! {
     File_create_errhandler(function: Address, errhandler: Address) => pass;
     File_call_errhandler(fh: Handle, code: c_int) => pass;
     Register_datarep(
-        name: Text, read: Address, write: Address, extent: Address, state: Address
+        name: Text<'_>, read: Address, write: Address, extent: Address, state: Address
     ) => pass;
     Register_datarep_c(
-        name: Text, read: Address, write: Address, extent: Address, state: Address
+        name: Text<'_>, read: Address, write: Address, extent: Address, state: Address
     ) => pass;
 
     // --- views and pointers ---
     File_set_view(
-        fh: Handle, displacement: i64, etype: Handle, filetype: Handle, datarep: Text, info: Handle
+        fh: Handle, displacement: i64, etype: Handle, filetype: Handle, datarep: Text<'_>, info: Handle
     ) => file with file: views::set_view(file, displacement, etype, filetype, datarep, info);
     File_get_view(
-        fh: Handle, displacement: Out<i64>, etype: Address, filetype: Address, datarep: DatarepOut
+        fh: Handle, displacement: Out<'_, i64>, etype: OutObject<'_, Type>, filetype: OutObject<'_, Type>, datarep: DatarepOut<'_>
     ) => file with file: views::get_view(file, displacement, etype, filetype, datarep);
-    File_get_type_extent(fh: Handle, datatype: Handle, extent: Out<i64>)
+    File_get_type_extent(fh: Handle, datatype: Handle, extent: Out<'_, i64>)
         => file with file: views::get_type_extent(file, datatype, extent);
-    File_get_type_extent_c(fh: Handle, datatype: Handle, extent: Out<i64>) or File_get_type_extent
+    File_get_type_extent_c(fh: Handle, datatype: Handle, extent: Out<'_, i64>) or File_get_type_extent
         => file with file: views::get_type_extent(file, datatype, extent);
     File_seek(fh: Handle, offset: i64, whence: c_int)
         => file with file: seek::seek(file, offset, whence);
-    File_get_position(fh: Handle, offset: Out<i64>)
+    File_get_position(fh: Handle, offset: Out<'_, i64>)
         => file with file: seek::get_position(file, offset);
-    File_get_byte_offset(fh: Handle, offset: i64, displacement: Out<i64>)
+    File_get_byte_offset(fh: Handle, offset: i64, displacement: Out<'_, i64>)
         => file with file: seek::get_byte_offset(file, offset, displacement);
     File_seek_shared(fh: Handle, offset: i64, whence: c_int)
         => file with file: shared::seek_shared(file, offset, whence);
-    File_get_position_shared(fh: Handle, offset: Out<i64>)
+    File_get_position_shared(fh: Handle, offset: Out<'_, i64>)
         => file with file: shared::get_position_shared(file, offset);
 
     // --- data ---
-    File_read_at(fh: Handle, offset: i64, buf: Address, count: c_int, datatype: Handle, status: Address)
-        => file with file: independent::read_at(file, offset, Memory::new(buf, count, datatype), status);
-    File_read_at_c(fh: Handle, offset: i64, buf: Address, count: Count, datatype: Handle, status: Address) or File_read_at
-        => file with file: independent::read_at(file, offset, Memory::new(buf, count, datatype), status);
-    File_read(fh: Handle, buf: Address, count: c_int, datatype: Handle, status: Address)
-        => file with file: independent::read(file, Memory::new(buf, count, datatype), status);
-    File_read_c(fh: Handle, buf: Address, count: Count, datatype: Handle, status: Address) or File_read
-        => file with file: independent::read(file, Memory::new(buf, count, datatype), status);
-    File_read_at_all(fh: Handle, offset: i64, buf: Address, count: c_int, datatype: Handle, status: Address)
-        => file with file: collective::read_at_all(file, offset, Memory::new(buf, count, datatype), status);
-    File_read_at_all_c(fh: Handle, offset: i64, buf: Address, count: Count, datatype: Handle, status: Address) or File_read_at_all
-        => file with file: collective::read_at_all(file, offset, Memory::new(buf, count, datatype), status);
-    File_read_all(fh: Handle, buf: Address, count: c_int, datatype: Handle, status: Address)
-        => file with file: collective::read_all(file, Memory::new(buf, count, datatype), status);
-    File_read_all_c(fh: Handle, buf: Address, count: Count, datatype: Handle, status: Address) or File_read_all
-        => file with file: collective::read_all(file, Memory::new(buf, count, datatype), status);
-    File_read_shared(fh: Handle, buf: Address, count: c_int, datatype: Handle, status: Address)
-        => file with file: shared::read_shared(file, Memory::new(buf, count, datatype), status);
-    File_read_shared_c(fh: Handle, buf: Address, count: Count, datatype: Handle, status: Address) or File_read_shared
-        => file with file: shared::read_shared(file, Memory::new(buf, count, datatype), status);
-    File_read_ordered(fh: Handle, buf: Address, count: c_int, datatype: Handle, status: Address)
-        => file with file: shared::read_ordered(file, Memory::new(buf, count, datatype), status);
-    File_read_ordered_c(fh: Handle, buf: Address, count: Count, datatype: Handle, status: Address) or File_read_ordered
-        => file with file: shared::read_ordered(file, Memory::new(buf, count, datatype), status);
-    File_iread_at(fh: Handle, offset: i64, buf: Address, count: c_int, datatype: Handle, request: Address)
-        => file with file: nonblocking::iread_at(file, offset, Memory::new(buf, count, datatype), request);
-    File_iread_at_c(fh: Handle, offset: i64, buf: Address, count: Count, datatype: Handle, request: Address) or File_iread_at
-        => file with file: nonblocking::iread_at(file, offset, Memory::new(buf, count, datatype), request);
-    File_iread(fh: Handle, buf: Address, count: c_int, datatype: Handle, request: Address)
-        => file with file: nonblocking::iread(file, Memory::new(buf, count, datatype), request);
-    File_iread_c(fh: Handle, buf: Address, count: Count, datatype: Handle, request: Address) or File_iread
-        => file with file: nonblocking::iread(file, Memory::new(buf, count, datatype), request);
-    File_iread_at_all(fh: Handle, offset: i64, buf: Address, count: c_int, datatype: Handle, request: Address)
-        => file with file: nonblocking::iread_at(file, offset, Memory::new(buf, count, datatype), request);
-    File_iread_at_all_c(fh: Handle, offset: i64, buf: Address, count: Count, datatype: Handle, request: Address) or File_iread_at_all
-        => file with file: nonblocking::iread_at(file, offset, Memory::new(buf, count, datatype), request);
-    File_iread_all(fh: Handle, buf: Address, count: c_int, datatype: Handle, request: Address)
-        => file with file: nonblocking::iread(file, Memory::new(buf, count, datatype), request);
-    File_iread_all_c(fh: Handle, buf: Address, count: Count, datatype: Handle, request: Address) or File_iread_all
-        => file with file: nonblocking::iread(file, Memory::new(buf, count, datatype), request);
-    File_iread_shared(fh: Handle, buf: Address, count: c_int, datatype: Handle, request: Address)
-        => file with file: nonblocking::iread_shared(file, Memory::new(buf, count, datatype), request);
-    File_iread_shared_c(fh: Handle, buf: Address, count: Count, datatype: Handle, request: Address) or File_iread_shared
-        => file with file: nonblocking::iread_shared(file, Memory::new(buf, count, datatype), request);
+    File_read_at(fh: Handle, offset: i64, buf: Address, count: c_int, datatype: Handle, status: OutObject<'_, Status>)
+        => file with file: independent::read_at(file, offset, memory(buf, count, datatype), status);
+    File_read_at_c(fh: Handle, offset: i64, buf: Address, count: Count, datatype: Handle, status: OutObject<'_, Status>) or File_read_at
+        => file with file: independent::read_at(file, offset, memory(buf, count, datatype), status);
+    File_read(fh: Handle, buf: Address, count: c_int, datatype: Handle, status: OutObject<'_, Status>)
+        => file with file: independent::read(file, memory(buf, count, datatype), status);
+    File_read_c(fh: Handle, buf: Address, count: Count, datatype: Handle, status: OutObject<'_, Status>) or File_read
+        => file with file: independent::read(file, memory(buf, count, datatype), status);
+    File_read_at_all(fh: Handle, offset: i64, buf: Address, count: c_int, datatype: Handle, status: OutObject<'_, Status>)
+        => file with file: collective::read_at_all(file, offset, memory(buf, count, datatype), status);
+    File_read_at_all_c(fh: Handle, offset: i64, buf: Address, count: Count, datatype: Handle, status: OutObject<'_, Status>) or File_read_at_all
+        => file with file: collective::read_at_all(file, offset, memory(buf, count, datatype), status);
+    File_read_all(fh: Handle, buf: Address, count: c_int, datatype: Handle, status: OutObject<'_, Status>)
+        => file with file: collective::read_all(file, memory(buf, count, datatype), status);
+    File_read_all_c(fh: Handle, buf: Address, count: Count, datatype: Handle, status: OutObject<'_, Status>) or File_read_all
+        => file with file: collective::read_all(file, memory(buf, count, datatype), status);
+    File_read_shared(fh: Handle, buf: Address, count: c_int, datatype: Handle, status: OutObject<'_, Status>)
+        => file with file: shared::read_shared(file, memory(buf, count, datatype), status);
+    File_read_shared_c(fh: Handle, buf: Address, count: Count, datatype: Handle, status: OutObject<'_, Status>) or File_read_shared
+        => file with file: shared::read_shared(file, memory(buf, count, datatype), status);
+    File_read_ordered(fh: Handle, buf: Address, count: c_int, datatype: Handle, status: OutObject<'_, Status>)
+        => file with file: shared::read_ordered(file, memory(buf, count, datatype), status);
+    File_read_ordered_c(fh: Handle, buf: Address, count: Count, datatype: Handle, status: OutObject<'_, Status>) or File_read_ordered
+        => file with file: shared::read_ordered(file, memory(buf, count, datatype), status);
+    File_iread_at(fh: Handle, offset: i64, buf: Address, count: c_int, datatype: Handle, request: OutObject<'_, Request>)
+        => file with file: nonblocking::iread_at(file, offset, memory(buf, count, datatype), request);
+    File_iread_at_c(fh: Handle, offset: i64, buf: Address, count: Count, datatype: Handle, request: OutObject<'_, Request>) or File_iread_at
+        => file with file: nonblocking::iread_at(file, offset, memory(buf, count, datatype), request);
+    File_iread(fh: Handle, buf: Address, count: c_int, datatype: Handle, request: OutObject<'_, Request>)
+        => file with file: nonblocking::iread(file, memory(buf, count, datatype), request);
+    File_iread_c(fh: Handle, buf: Address, count: Count, datatype: Handle, request: OutObject<'_, Request>) or File_iread
+        => file with file: nonblocking::iread(file, memory(buf, count, datatype), request);
+    File_iread_at_all(fh: Handle, offset: i64, buf: Address, count: c_int, datatype: Handle, request: OutObject<'_, Request>)
+        => file with file: nonblocking::iread_at(file, offset, memory(buf, count, datatype), request);
+    File_iread_at_all_c(fh: Handle, offset: i64, buf: Address, count: Count, datatype: Handle, request: OutObject<'_, Request>) or File_iread_at_all
+        => file with file: nonblocking::iread_at(file, offset, memory(buf, count, datatype), request);
+    File_iread_all(fh: Handle, buf: Address, count: c_int, datatype: Handle, request: OutObject<'_, Request>)
+        => file with file: nonblocking::iread(file, memory(buf, count, datatype), request);
+    File_iread_all_c(fh: Handle, buf: Address, count: Count, datatype: Handle, request: OutObject<'_, Request>) or File_iread_all
+        => file with file: nonblocking::iread(file, memory(buf, count, datatype), request);
+    File_iread_shared(fh: Handle, buf: Address, count: c_int, datatype: Handle, request: OutObject<'_, Request>)
+        => file with file: nonblocking::iread_shared(file, memory(buf, count, datatype), request);
+    File_iread_shared_c(fh: Handle, buf: Address, count: Count, datatype: Handle, request: OutObject<'_, Request>) or File_iread_shared
+        => file with file: nonblocking::iread_shared(file, memory(buf, count, datatype), request);
     File_read_at_all_begin(fh: Handle, offset: i64, buf: Address, count: c_int, datatype: Handle)
-        => file with file: split::read_at_all_begin(file, offset, Memory::new(buf, count, datatype));
+        => file with file: split::read_at_all_begin(file, offset, memory(buf, count, datatype));
     File_read_at_all_begin_c(fh: Handle, offset: i64, buf: Address, count: Count, datatype: Handle) or File_read_at_all_begin
-        => file with file: split::read_at_all_begin(file, offset, Memory::new(buf, count, datatype));
+        => file with file: split::read_at_all_begin(file, offset, memory(buf, count, datatype));
     File_read_all_begin(fh: Handle, buf: Address, count: c_int, datatype: Handle)
-        => file with file: split::read_all_begin(file, Memory::new(buf, count, datatype));
+        => file with file: split::read_all_begin(file, memory(buf, count, datatype));
     File_read_all_begin_c(fh: Handle, buf: Address, count: Count, datatype: Handle) or File_read_all_begin
-        => file with file: split::read_all_begin(file, Memory::new(buf, count, datatype));
+        => file with file: split::read_all_begin(file, memory(buf, count, datatype));
     File_read_ordered_begin(fh: Handle, buf: Address, count: c_int, datatype: Handle)
-        => file with file: split::read_ordered_begin(file, Memory::new(buf, count, datatype));
+        => file with file: split::read_ordered_begin(file, memory(buf, count, datatype));
     File_read_ordered_begin_c(fh: Handle, buf: Address, count: Count, datatype: Handle) or File_read_ordered_begin
-        => file with file: split::read_ordered_begin(file, Memory::new(buf, count, datatype));
-    File_read_at_all_end(fh: Handle, buf: Address, status: Address)
+        => file with file: split::read_ordered_begin(file, memory(buf, count, datatype));
+    File_read_at_all_end(fh: Handle, buf: Address, status: OutObject<'_, Status>)
         => file with file: split::end(file, Split::ReadAtAll, buf, status);
-    File_read_all_end(fh: Handle, buf: Address, status: Address)
+    File_read_all_end(fh: Handle, buf: Address, status: OutObject<'_, Status>)
         => file with file: split::end(file, Split::ReadAll, buf, status);
-    File_read_ordered_end(fh: Handle, buf: Address, status: Address)
+    File_read_ordered_end(fh: Handle, buf: Address, status: OutObject<'_, Status>)
         => file with file: split::end(file, Split::ReadOrdered, buf, status);
-    File_write_at(fh: Handle, offset: i64, buf: Address, count: c_int, datatype: Handle, status: Address)
-        => file with file: independent::write_at(file, offset, Memory::new(buf, count, datatype), status);
-    File_write_at_c(fh: Handle, offset: i64, buf: Address, count: Count, datatype: Handle, status: Address) or File_write_at
-        => file with file: independent::write_at(file, offset, Memory::new(buf, count, datatype), status);
-    File_write(fh: Handle, buf: Address, count: c_int, datatype: Handle, status: Address)
-        => file with file: independent::write(file, Memory::new(buf, count, datatype), status);
-    File_write_c(fh: Handle, buf: Address, count: Count, datatype: Handle, status: Address) or File_write
-        => file with file: independent::write(file, Memory::new(buf, count, datatype), status);
-    File_write_at_all(fh: Handle, offset: i64, buf: Address, count: c_int, datatype: Handle, status: Address)
-        => file with file: collective::write_at_all(file, offset, Memory::new(buf, count, datatype), status);
-    File_write_at_all_c(fh: Handle, offset: i64, buf: Address, count: Count, datatype: Handle, status: Address) or File_write_at_all
-        => file with file: collective::write_at_all(file, offset, Memory::new(buf, count, datatype), status);
-    File_write_all(fh: Handle, buf: Address, count: c_int, datatype: Handle, status: Address)
-        => file with file: collective::write_all(file, Memory::new(buf, count, datatype), status);
-    File_write_all_c(fh: Handle, buf: Address, count: Count, datatype: Handle, status: Address) or File_write_all
-        => file with file: collective::write_all(file, Memory::new(buf, count, datatype), status);
-    File_write_shared(fh: Handle, buf: Address, count: c_int, datatype: Handle, status: Address)
-        => file with file: shared::write_shared(file, Memory::new(buf, count, datatype), status);
-    File_write_shared_c(fh: Handle, buf: Address, count: Count, datatype: Handle, status: Address) or File_write_shared
-        => file with file: shared::write_shared(file, Memory::new(buf, count, datatype), status);
-    File_write_ordered(fh: Handle, buf: Address, count: c_int, datatype: Handle, status: Address)
-        => file with file: shared::write_ordered(file, Memory::new(buf, count, datatype), status);
-    File_write_ordered_c(fh: Handle, buf: Address, count: Count, datatype: Handle, status: Address) or File_write_ordered
-        => file with file: shared::write_ordered(file, Memory::new(buf, count, datatype), status);
-    File_iwrite_at(fh: Handle, offset: i64, buf: Address, count: c_int, datatype: Handle, request: Address)
-        => file with file: nonblocking::iwrite_at(file, offset, Memory::new(buf, count, datatype), request);
-    File_iwrite_at_c(fh: Handle, offset: i64, buf: Address, count: Count, datatype: Handle, request: Address) or File_iwrite_at
-        => file with file: nonblocking::iwrite_at(file, offset, Memory::new(buf, count, datatype), request);
-    File_iwrite(fh: Handle, buf: Address, count: c_int, datatype: Handle, request: Address)
-        => file with file: nonblocking::iwrite(file, Memory::new(buf, count, datatype), request);
-    File_iwrite_c(fh: Handle, buf: Address, count: Count, datatype: Handle, request: Address) or File_iwrite
-        => file with file: nonblocking::iwrite(file, Memory::new(buf, count, datatype), request);
-    File_iwrite_at_all(fh: Handle, offset: i64, buf: Address, count: c_int, datatype: Handle, request: Address)
-        => file with file: nonblocking::iwrite_at(file, offset, Memory::new(buf, count, datatype), request);
-    File_iwrite_at_all_c(fh: Handle, offset: i64, buf: Address, count: Count, datatype: Handle, request: Address) or File_iwrite_at_all
-        => file with file: nonblocking::iwrite_at(file, offset, Memory::new(buf, count, datatype), request);
-    File_iwrite_all(fh: Handle, buf: Address, count: c_int, datatype: Handle, request: Address)
-        => file with file: nonblocking::iwrite(file, Memory::new(buf, count, datatype), request);
-    File_iwrite_all_c(fh: Handle, buf: Address, count: Count, datatype: Handle, request: Address) or File_iwrite_all
-        => file with file: nonblocking::iwrite(file, Memory::new(buf, count, datatype), request);
-    File_iwrite_shared(fh: Handle, buf: Address, count: c_int, datatype: Handle, request: Address)
-        => file with file: nonblocking::iwrite_shared(file, Memory::new(buf, count, datatype), request);
-    File_iwrite_shared_c(fh: Handle, buf: Address, count: Count, datatype: Handle, request: Address) or File_iwrite_shared
-        => file with file: nonblocking::iwrite_shared(file, Memory::new(buf, count, datatype), request);
+    File_write_at(fh: Handle, offset: i64, buf: Address, count: c_int, datatype: Handle, status: OutObject<'_, Status>)
+        => file with file: independent::write_at(file, offset, memory(buf, count, datatype), status);
+    File_write_at_c(fh: Handle, offset: i64, buf: Address, count: Count, datatype: Handle, status: OutObject<'_, Status>) or File_write_at
+        => file with file: independent::write_at(file, offset, memory(buf, count, datatype), status);
+    File_write(fh: Handle, buf: Address, count: c_int, datatype: Handle, status: OutObject<'_, Status>)
+        => file with file: independent::write(file, memory(buf, count, datatype), status);
+    File_write_c(fh: Handle, buf: Address, count: Count, datatype: Handle, status: OutObject<'_, Status>) or File_write
+        => file with file: independent::write(file, memory(buf, count, datatype), status);
+    File_write_at_all(fh: Handle, offset: i64, buf: Address, count: c_int, datatype: Handle, status: OutObject<'_, Status>)
+        => file with file: collective::write_at_all(file, offset, memory(buf, count, datatype), status);
+    File_write_at_all_c(fh: Handle, offset: i64, buf: Address, count: Count, datatype: Handle, status: OutObject<'_, Status>) or File_write_at_all
+        => file with file: collective::write_at_all(file, offset, memory(buf, count, datatype), status);
+    File_write_all(fh: Handle, buf: Address, count: c_int, datatype: Handle, status: OutObject<'_, Status>)
+        => file with file: collective::write_all(file, memory(buf, count, datatype), status);
+    File_write_all_c(fh: Handle, buf: Address, count: Count, datatype: Handle, status: OutObject<'_, Status>) or File_write_all
+        => file with file: collective::write_all(file, memory(buf, count, datatype), status);
+    File_write_shared(fh: Handle, buf: Address, count: c_int, datatype: Handle, status: OutObject<'_, Status>)
+        => file with file: shared::write_shared(file, memory(buf, count, datatype), status);
+    File_write_shared_c(fh: Handle, buf: Address, count: Count, datatype: Handle, status: OutObject<'_, Status>) or File_write_shared
+        => file with file: shared::write_shared(file, memory(buf, count, datatype), status);
+    File_write_ordered(fh: Handle, buf: Address, count: c_int, datatype: Handle, status: OutObject<'_, Status>)
+        => file with file: shared::write_ordered(file, memory(buf, count, datatype), status);
+    File_write_ordered_c(fh: Handle, buf: Address, count: Count, datatype: Handle, status: OutObject<'_, Status>) or File_write_ordered
+        => file with file: shared::write_ordered(file, memory(buf, count, datatype), status);
+    File_iwrite_at(fh: Handle, offset: i64, buf: Address, count: c_int, datatype: Handle, request: OutObject<'_, Request>)
+        => file with file: nonblocking::iwrite_at(file, offset, memory(buf, count, datatype), request);
+    File_iwrite_at_c(fh: Handle, offset: i64, buf: Address, count: Count, datatype: Handle, request: OutObject<'_, Request>) or File_iwrite_at
+        => file with file: nonblocking::iwrite_at(file, offset, memory(buf, count, datatype), request);
+    File_iwrite(fh: Handle, buf: Address, count: c_int, datatype: Handle, request: OutObject<'_, Request>)
+        => file with file: nonblocking::iwrite(file, memory(buf, count, datatype), request);
+    File_iwrite_c(fh: Handle, buf: Address, count: Count, datatype: Handle, request: OutObject<'_, Request>) or File_iwrite
+        => file with file: nonblocking::iwrite(file, memory(buf, count, datatype), request);
+    File_iwrite_at_all(fh: Handle, offset: i64, buf: Address, count: c_int, datatype: Handle, request: OutObject<'_, Request>)
+        => file with file: nonblocking::iwrite_at(file, offset, memory(buf, count, datatype), request);
+    File_iwrite_at_all_c(fh: Handle, offset: i64, buf: Address, count: Count, datatype: Handle, request: OutObject<'_, Request>) or File_iwrite_at_all
+        => file with file: nonblocking::iwrite_at(file, offset, memory(buf, count, datatype), request);
+    File_iwrite_all(fh: Handle, buf: Address, count: c_int, datatype: Handle, request: OutObject<'_, Request>)
+        => file with file: nonblocking::iwrite(file, memory(buf, count, datatype), request);
+    File_iwrite_all_c(fh: Handle, buf: Address, count: Count, datatype: Handle, request: OutObject<'_, Request>) or File_iwrite_all
+        => file with file: nonblocking::iwrite(file, memory(buf, count, datatype), request);
+    File_iwrite_shared(fh: Handle, buf: Address, count: c_int, datatype: Handle, request: OutObject<'_, Request>)
+        => file with file: nonblocking::iwrite_shared(file, memory(buf, count, datatype), request);
+    File_iwrite_shared_c(fh: Handle, buf: Address, count: Count, datatype: Handle, request: OutObject<'_, Request>) or File_iwrite_shared
+        => file with file: nonblocking::iwrite_shared(file, memory(buf, count, datatype), request);
     File_write_at_all_begin(fh: Handle, offset: i64, buf: Address, count: c_int, datatype: Handle)
-        => file with file: split::write_at_all_begin(file, offset, Memory::new(buf, count, datatype));
+        => file with file: split::write_at_all_begin(file, offset, memory(buf, count, datatype));
     File_write_at_all_begin_c(fh: Handle, offset: i64, buf: Address, count: Count, datatype: Handle) or File_write_at_all_begin
-        => file with file: split::write_at_all_begin(file, offset, Memory::new(buf, count, datatype));
+        => file with file: split::write_at_all_begin(file, offset, memory(buf, count, datatype));
     File_write_all_begin(fh: Handle, buf: Address, count: c_int, datatype: Handle)
-        => file with file: split::write_all_begin(file, Memory::new(buf, count, datatype));
+        => file with file: split::write_all_begin(file, memory(buf, count, datatype));
     File_write_all_begin_c(fh: Handle, buf: Address, count: Count, datatype: Handle) or File_write_all_begin
-        => file with file: split::write_all_begin(file, Memory::new(buf, count, datatype));
+        => file with file: split::write_all_begin(file, memory(buf, count, datatype));
     File_write_ordered_begin(fh: Handle, buf: Address, count: c_int, datatype: Handle)
-        => file with file: split::write_ordered_begin(file, Memory::new(buf, count, datatype));
+        => file with file: split::write_ordered_begin(file, memory(buf, count, datatype));
     File_write_ordered_begin_c(fh: Handle, buf: Address, count: Count, datatype: Handle) or File_write_ordered_begin
-        => file with file: split::write_ordered_begin(file, Memory::new(buf, count, datatype));
-    File_write_at_all_end(fh: Handle, buf: Address, status: Address)
+        => file with file: split::write_ordered_begin(file, memory(buf, count, datatype));
+    File_write_at_all_end(fh: Handle, buf: Address, status: OutObject<'_, Status>)
         => file with file: split::end(file, Split::WriteAtAll, buf, status);
-    File_write_all_end(fh: Handle, buf: Address, status: Address)
+    File_write_all_end(fh: Handle, buf: Address, status: OutObject<'_, Status>)
         => file with file: split::end(file, Split::WriteAll, buf, status);
-    File_write_ordered_end(fh: Handle, buf: Address, status: Address)
+    File_write_ordered_end(fh: Handle, buf: Address, status: OutObject<'_, Status>)
         => file with file: split::end(file, Split::WriteOrdered, buf, status);
 }

@@ -14,8 +14,8 @@ use hayase_layout::{Datatype, datatype::Visit};
 
 use crate::{abi::Handle, datatype::parsed, error::Error, pointers::Address};
 
-/// The arguments of a call.
-#[derive(Clone, Copy, Debug)]
+/// The arguments of a call: memory that this value alone stands for.
+#[derive(Debug)]
 pub(crate) struct Memory {
     address: Address,
     count: i64,
@@ -23,7 +23,10 @@ pub(crate) struct Memory {
 }
 
 impl Memory {
-    pub(crate) fn new(address: Address, count: impl Into<i64>, datatype: Handle) -> Self {
+    /// # Safety
+    /// They describe memory of the program that nobody else uses as long as this, or the [`Region`] of it, lives. MPI
+    /// obliges a program to that for the length of a call.
+    pub(crate) unsafe fn new(address: Address, count: impl Into<i64>, datatype: Handle) -> Self {
         Self { address, count: count.into(), datatype }
     }
 
@@ -35,23 +38,20 @@ impl Memory {
         Ok(Region { base: self.address.0, datatype, memory: self })
     }
 
-    pub(crate) fn address(self) -> Address {
+    pub(crate) fn address(&self) -> Address {
         self.address
     }
 
-    pub(crate) fn count(self) -> i64 {
+    pub(crate) fn count(&self) -> i64 {
         self.count
     }
 
-    pub(crate) fn datatype(self) -> Handle {
+    pub(crate) fn datatype(&self) -> Handle {
         self.datatype
     }
 }
 
-/// Memory of the program, for the length of one call.
-///
-/// MPI obliges the program to give memory that the datatype describes, and to leave it alone until the
-/// call is over; nobody else has it then.
+/// Memory of the program, for the length of one call ([`Memory::new`]).
 #[derive(Debug)]
 pub(crate) struct Region {
     base: usize,
@@ -66,8 +66,8 @@ impl Region {
     }
 
     /// The arguments that describe it.
-    pub(crate) fn memory(&self) -> Memory {
-        self.memory
+    pub(crate) fn memory(&self) -> &Memory {
+        &self.memory
     }
 
     /// All of it, where it is one piece.
@@ -176,7 +176,8 @@ mod tests {
 
     fn region(memory: &mut [u8], datatype: Datatype) -> Region {
         let base = memory.as_mut_ptr() as usize;
-        let memory = Memory::new(Address(base), 1, Handle(0));
+        // SAFETY: only the datatype that is given here is used.
+        let memory = unsafe { Memory::new(Address(base), 1, Handle::new(0)) };
         Region { base, datatype, memory }
     }
 

@@ -187,20 +187,20 @@ pub(crate) fn find(handle: Handle) -> Option<Arc<OpenFile>> {
         return None;
     }
     let files = FILES.read().unwrap_or_else(PoisonError::into_inner);
-    files.as_ref()?.get(&handle.0).map(Arc::clone)
+    files.as_ref()?.get(&handle.raw()).map(Arc::clone)
 }
 
 pub(crate) fn insert(handle: Handle, file: OpenFile) {
     let mut files = FILES.write().unwrap_or_else(PoisonError::into_inner);
     let files = files.get_or_insert_default();
-    files.insert(handle.0, Arc::new(file));
+    files.insert(handle.raw(), Arc::new(file));
     COUNT.store(files.len(), Ordering::Release);
 }
 
 pub(crate) fn remove(handle: Handle) -> Option<Arc<OpenFile>> {
     let mut files = FILES.write().unwrap_or_else(PoisonError::into_inner);
     let files = files.as_mut()?;
-    let removed = files.remove(&handle.0);
+    let removed = files.remove(&handle.raw());
     COUNT.store(files.len(), Ordering::Release);
     removed
 }

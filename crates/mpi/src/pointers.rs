@@ -3,18 +3,20 @@
 //! Here: texts, places for one result, addresses that are only passed on.
 //! Not here: the memory that is written to the file and read from it ([`crate::memory`]).
 //!
-//! Values of these types come from the arguments of an MPI call alone. MPI obliges the caller to give
-//! valid addresses; a null pointer is told apart, nothing else can be.
+//! Values of these types come from the arguments of an MPI call, or are made of a variable of ours, and live as long:
+//! nothing here makes one of a number. MPI obliges the caller to give valid addresses; a null pointer is told apart,
+//! nothing else can be. An [`Address`] is a number, and trusted by nobody.
 
 #![expect(unsafe_code, reason = "what C programs hand over")]
 
 use std::{
-    ffi::{CStr, c_char},
+    ffi::{CStr, c_char, c_void},
+    marker::PhantomData,
     os::unix::ffi::OsStrExt,
     path::{Path, PathBuf},
 };
 
-/// An address that is passed on: statuses, buffers, callbacks.
+/// An address that is passed on: buffers ([`crate::memory::Memory`]), callbacks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(transparent)]
 pub(crate) struct Address(pub(crate) usize);
@@ -30,15 +32,40 @@ impl From<Count> for i64 {
     }
 }
 
+/// Where the library, or we, put a `Kind` of the library's, whose form only the library knows.
+#[derive(Clone, Copy, Debug)]
+#[repr(transparent)]
+pub(crate) struct OutObject<'a, Kind>(*mut c_void, PhantomData<&'a mut Kind>);
+
+/// An `MPI_Status`.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Status {}
+/// An `MPI_Request`.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Request {}
+/// An `MPI_Datatype`.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Type {}
+/// An `MPI_Group`.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Group {}
+
+impl<Kind> OutObject<'_, Kind> {
+    /// Of such an object; of a status maybe none, null or `MPI_STATUS_IGNORE`.
+    pub(crate) fn address(&self) -> *mut c_void {
+        self.0
+    }
+}
+
 /// A text that ends with a zero.
 #[derive(Clone, Copy, Debug)]
 #[repr(transparent)]
-pub(crate) struct Text(*const c_char);
+pub(crate) struct Text<'a>(*const c_char, PhantomData<&'a CStr>);
 
-impl Text {
-    /// For a call of the library; `text` outlives it.
-    pub(crate) fn of(text: &CStr) -> Self {
-        Self(text.as_ptr())
+impl<'a> Text<'a> {
+    /// For a call of the library.
+    pub(crate) fn of(text: &'a CStr) -> Self {
+        Self(text.as_ptr(), PhantomData)
     }
 
     /// Its bytes; none of a null pointer.
@@ -59,20 +86,20 @@ impl Text {
 /// Where one result goes, or a value that is replaced.
 #[derive(Debug)]
 #[repr(transparent)]
-pub(crate) struct Out<T>(*mut T);
+pub(crate) struct Out<'a, T>(*mut T, PhantomData<&'a mut T>);
 
-impl<T> Clone for Out<T> {
+impl<T> Clone for Out<'_, T> {
     fn clone(&self) -> Self {
         *self
     }
 }
 
-impl<T> Copy for Out<T> {}
+impl<T> Copy for Out<'_, T> {}
 
-impl<T: Copy> Out<T> {
-    /// For a call of the library; `place` outlives it.
-    pub(crate) fn of(place: &mut T) -> Self {
-        Self(place)
+impl<'a, T: Copy> Out<'a, T> {
+    /// For a call of the library.
+    pub(crate) fn of(place: &'a mut T) -> Self {
+        Self(place, PhantomData)
     }
 
     /// Nothing happens at a null pointer.
@@ -96,9 +123,9 @@ const DATAREP_BYTES_MAX: usize = 128;
 /// Where the name of a data representation goes.
 #[derive(Clone, Copy, Debug)]
 #[repr(transparent)]
-pub(crate) struct DatarepOut(*mut c_char);
+pub(crate) struct DatarepOut<'a>(*mut c_char, PhantomData<&'a mut c_char>);
 
-impl DatarepOut {
+impl DatarepOut<'_> {
     /// `name` is cut to what the caller has room for; nothing happens at a null pointer.
     pub(crate) fn set(self, name: &str) {
         if self.0.is_null() {

@@ -61,12 +61,14 @@ impl Found {
 /// linked with it has a copy of its own, and everybody uses that (copy relocation). So `RTLD_DEFAULT`
 /// is asked first.
 fn objects(scope: usize, from: &Objects<Predefined>) -> Option<Objects<Handle>> {
+    // SAFETY: the library's own numbers, and the addresses of its own objects.
+    let made = |raw| unsafe { Handle::new(raw) };
     let handle = |predefined| match predefined {
-        Predefined::Number(number) => Some(Handle(number)),
+        Predefined::Number(number) => Some(made(number)),
         Predefined::Symbol(name) => {
             let name = CString::new(name).ok()?;
             let global = symbol_in(libc::RTLD_DEFAULT as usize, &name);
-            global.or_else(|| symbol_in(scope, &name)).map(Handle)
+            global.or_else(|| symbol_in(scope, &name)).map(made)
         }
     };
     Some(Objects {

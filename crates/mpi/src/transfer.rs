@@ -92,7 +92,7 @@ fn write_region(
     if view.datarep == Datarep::External32 {
         let memory = require_external(region)?;
         let mut bytes = vec![0; region.len() as usize];
-        types::pack_external(memory.address(), memory.count(), memory.datatype(), &mut bytes)?;
+        types::pack_external(memory, &mut bytes)?;
         return write_bytes(file, view, stream, &bytes, written);
     }
     if let Some(bytes) = region.as_slice() {
@@ -193,7 +193,7 @@ fn read_external(
     file: &OpenFile,
     view: &FileView,
     stream: u64,
-    region: &Region,
+    region: &mut Region,
     moved: &mut u64,
 ) -> Result<(), Error> {
     let memory = require_external(region)?;
@@ -203,7 +203,7 @@ fn read_external(
     let element = region.len() / u64::try_from(memory.count()).unwrap_or(1).max(1);
     let count = got / element.max(1);
     let whole = &bytes[..(count * element) as usize];
-    types::unpack_external(whole, memory.address(), count as i64, memory.datatype())?;
+    types::unpack_external(whole, memory, count as i64)?;
     *moved = count * element;
     Ok(())
 }
@@ -258,7 +258,7 @@ fn scattered_extents(scattered: &Scattered, stream: u64, len: u64) -> Result<Vec
 }
 
 /// Memory whose elements are as long in external32; what describes it.
-fn require_external(region: &Region) -> Result<Memory, Error> {
+fn require_external(region: &Region) -> Result<&Memory, Error> {
     let memory = region.memory();
     let count = u64::try_from(memory.count()).unwrap_or(0).max(1);
     types::require_external_size(memory.datatype(), region.len() / count)?;

@@ -9,16 +9,16 @@ use std::io;
 use std::os::fd::OwnedFd;
 use std::time::{Duration, Instant};
 
+use hayase_wire::watch::Watched;
 use rustix::time::{
     Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags, Timespec, timerfd_create,
     timerfd_settime,
 };
-use tokio::io::unix::AsyncFd;
 
 /// Pauses of one task; those of several at once work as well, and share nothing.
 #[derive(Default)]
 pub(crate) struct Alarm {
-    timer: Cell<Option<AsyncFd<OwnedFd>>>,
+    timer: Cell<Option<Watched<OwnedFd>>>,
 }
 
 impl Alarm {
@@ -38,7 +38,7 @@ impl Alarm {
         set(timer.get_ref(), pause)?;
         // Nobody reads how often it rang: setting it begins that anew. That it rang before may be heard only now.
         loop {
-            timer.readable().await?.clear_ready();
+            timer.readable().await?;
             if Instant::now() >= until {
                 return Ok(());
             }
@@ -48,7 +48,7 @@ impl Alarm {
 
 /// The timer of a rest, which the next one has.
 struct Lent<'a> {
-    timer: Option<AsyncFd<OwnedFd>>,
+    timer: Option<Watched<OwnedFd>>,
     alarm: &'a Alarm,
 }
 
@@ -58,7 +58,7 @@ impl Drop for Lent<'_> {
     }
 }
 
-fn timer() -> io::Result<AsyncFd<OwnedFd>> {
+fn timer() -> io::Result<Watched<OwnedFd>> {
     let flags = TimerfdFlags::CLOEXEC | TimerfdFlags::NONBLOCK;
     hayase_wire::watch::readable(timerfd_create(TimerfdClockId::Monotonic, flags)?)
 }

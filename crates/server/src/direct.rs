@@ -16,8 +16,8 @@ use std::rc::Rc;
 use hayase_layout::{InodeId, LocalOffset};
 use hayase_store::uring::{DIRECT_ALIGN, Ended, Request, RequestId, Ring, Transfer, direct_len};
 use hayase_store::{Part, SlotPool};
+use hayase_wire::watch::Watched;
 use hayase_wire::{BoxBuffer, Buffer};
-use tokio::io::unix::AsyncFd;
 use tokio::sync::{Notify, oneshot};
 
 use crate::limits::{DIRECT_BYTES_MIN, DIRECT_PAUSE, SLOTS};
@@ -179,7 +179,7 @@ struct Waiting {
 
 struct Running {
     /// Ready when a request has ended.
-    ready: AsyncFd<OwnedFd>,
+    ready: Watched<OwnedFd>,
     ring: RefCell<Ring<dyn Buffer>>,
     waiting: RefCell<HashMap<RequestId, Waiting>>,
     under_way: RefCell<HashMap<InodeId, usize>>,
@@ -230,9 +230,8 @@ impl Running {
     }
 
     async fn watch(&self) {
-        while let Ok(mut guard) = self.ready.readable().await {
-            // Before the look: an end that comes after it makes the descriptor ready again.
-            guard.clear_ready();
+        // An end that comes after the look makes the descriptor ready again.
+        while self.ready.readable().await.is_ok() {
             self.tell();
         }
     }

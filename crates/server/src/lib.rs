@@ -15,12 +15,13 @@
 //!
 //! Source: `docs/design/001-coherence.md`.
 
-#![forbid(unsafe_code)]
+#![deny(unsafe_code, clippy::undocumented_unsafe_blocks)]
 
 mod acl;
 mod alarm;
 mod answers;
 mod appends;
+mod arenas;
 mod beside;
 mod booked;
 mod cache;

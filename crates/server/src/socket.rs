@@ -4,7 +4,6 @@ use std::os::fd::OwnedFd;
 use std::rc::Rc;
 
 use hayase_layout::ByteCount;
-use hayase_wire::arena::Arena;
 use hayase_wire::message::{
     ClientRole, NodeReply, NodeRequest, PAYLOAD_BYTES_MAX, PROTOCOL_VERSION, Refused,
 };
@@ -12,6 +11,7 @@ use hayase_wire::{KernelDevice, NodeChannel, NodeListener};
 use tokio::sync::Semaphore;
 use tokio::time::Instant;
 
+use crate::arenas;
 use crate::clients::{Callee, Process};
 use crate::limits::{ARENA_SLOTS_MAX, CLIENT_CONNECTIONS_MAX};
 use crate::node::{Node, libc_errno};
@@ -130,7 +130,7 @@ impl Node {
         if let Some(descriptor) = arena
             && process.arena.borrow().is_none()
         {
-            let arena = Arena::open(descriptor, arena_slots)
+            let arena = arenas::of_process(descriptor, arena_slots)
                 .map_err(|error| Refused::because(libc_errno::EINVAL, error.to_string()))?;
             process.take_arena(arena, &self.network);
         }

@@ -4,9 +4,11 @@
 //! came with the first message and finds the bytes at the same place. Only slot numbers travel.
 //!
 //! Invariants: the memfd is sealed against shrinking and growing before anyone else has it, so no
-//! access can fault; within one process at most one handle of a slot exists; the mapping lives as
-//! long as any handle. The other process may change the bytes of a slot at any time: whoever reads
-//! them takes them as they are and never decides by them twice.
+//! access can fault; of an [`Arena`] at most one handle of a slot exists; the mapping lives as
+//! long as any handle. A slot is of the process or of its server, never of both: the server's from the request that
+//! names it to the answer. Slots are plain `&[u8]` here, so that file and network take them without a copy; that
+//! nobody else writes there meanwhile is what [`Arena::open`] and [`Arena::descriptor`] oblige their callers to. A process
+//! that breaks its word harms its own data: the server takes the bytes as they are and never decides by them twice.
 
 use std::cell::UnsafeCell;
 use std::fmt;
@@ -105,7 +107,18 @@ impl Arena {
     }
 
     /// The arena of another process, by its descriptor.
-    pub fn open(descriptor: OwnedFd, slots: u32) -> Result<Self, ArenaError> {
+    ///
+    /// # Safety
+    /// While a slot is borrowed here nobody else writes to it: not the process that made the arena, not another
+    /// [`Arena`] of the same memory, nobody by the descriptor; while it is borrowed to be changed nobody else reads it
+    /// either.
+    ///
+    /// ```compile_fail,E0133
+    /// # fn second_view(memory: std::os::fd::OwnedFd) {
+    /// let _ = hayase_wire::Arena::open(memory, 1); // Not without `unsafe`.
+    /// # }
+    /// ```
+    pub unsafe fn open(descriptor: OwnedFd, slots: u32) -> Result<Self, ArenaError> {
         let len = arena_len(slots)?;
         // A file that knows no seals answers EINVAL.
         let seals = fcntl_get_seals(&descriptor).map_err(|_| ArenaError::Unsealed)?;
@@ -134,7 +147,16 @@ impl Arena {
     }
 
     /// What the server needs to open it.
-    pub fn descriptor(&self) -> BorrowedFd<'_> {
+    ///
+    /// # Safety
+    /// Whoever has it, or a copy, uses a slot only while it is not borrowed here, as [`Arena::open`] says.
+    ///
+    /// ```compile_fail,E0133
+    /// # fn write_below(arena: &hayase_wire::Arena) {
+    /// let _ = arena.descriptor(); // Not without `unsafe`.
+    /// # }
+    /// ```
+    pub unsafe fn descriptor(&self) -> BorrowedFd<'_> {
         self.inner.descriptor.as_fd()
     }
 
@@ -247,9 +269,10 @@ impl Slot {
 impl AsRef<[u8]> for ArenaSlot {
     fn as_ref(&self) -> &[u8] {
         let start = self.inner.mapping.at(self.slot as usize * SLOT_BYTES, self.len);
-        // SAFETY: `at` proved that the bytes are inside the mapping, which `inner` keeps; no other
-        // handle of the slot exists in this process (`taken`), and `&self` keeps this one from
-        // writing. The memfd can not shrink. Any bytes are valid `u8`.
+        // SAFETY: `at` proved that the bytes are inside the mapping, which `inner` keeps; no other handle of the slot
+        // exists in this arena (`taken`), `&self` keeps this one from writing, and others leave it alone as whoever
+        // gave the memory to them or took it from them promised (`open`, `descriptor`). The memfd can not shrink. Any
+        // bytes are valid `u8`.
         unsafe { std::slice::from_raw_parts(start.as_ptr(), self.len) }
     }
 }
@@ -257,7 +280,7 @@ impl AsRef<[u8]> for ArenaSlot {
 impl AsMut<[u8]> for ArenaSlot {
     fn as_mut(&mut self) -> &mut [u8] {
         let start = self.inner.mapping.at(self.slot as usize * SLOT_BYTES, self.len);
-        // SAFETY: as in `as_ref`, and `&mut self` makes this the only reference in this process.
+        // SAFETY: as in `as_ref`, and `&mut self` makes this the only reference.
         unsafe { std::slice::from_raw_parts_mut(start.as_ptr(), self.len) }
     }
 }
@@ -366,8 +389,15 @@ mod tests {
 
     use super::*;
 
+    /// The tests borrow a slot of one of them at a time.
     fn second_view(arena: &Arena) -> Arena {
-        Arena::open(arena.descriptor().try_clone_to_owned().unwrap(), arena.slots()).unwrap()
+        // SAFETY: as said.
+        unsafe { Arena::open(descriptor(arena), arena.slots()) }.unwrap()
+    }
+
+    fn descriptor(arena: &Arena) -> OwnedFd {
+        // SAFETY: of `second_view`, or for what is refused.
+        unsafe { arena.descriptor() }.try_clone_to_owned().unwrap()
     }
 
     #[test]
@@ -419,15 +449,16 @@ mod tests {
         assert!(matches!(Arena::create(0), Err(ArenaError::Slots { .. })));
         assert!(matches!(Arena::create(ARENA_SLOTS_MAX + 1), Err(ArenaError::Slots { .. })));
         let arena = Arena::create(2).unwrap();
-        let copy = || arena.descriptor().try_clone_to_owned().unwrap();
-        assert!(matches!(Arena::open(copy(), 3), Err(ArenaError::Size { .. })));
-        assert!(rustix::fs::ftruncate(arena.descriptor(), 0).is_err(), "sealed");
+        // SAFETY: none of them is opened.
+        let open = |memory, slots| unsafe { Arena::open(memory, slots) };
+        assert!(matches!(open(descriptor(&arena), 3), Err(ArenaError::Size { .. })));
+        assert!(rustix::fs::ftruncate(descriptor(&arena), 0).is_err(), "sealed");
         let plain = tempfile::tempfile().unwrap();
         plain.set_len(2 << 20).unwrap();
-        assert!(matches!(Arena::open(plain.into(), 2), Err(ArenaError::Unsealed)));
+        assert!(matches!(open(plain.into(), 2), Err(ArenaError::Unsealed)));
         let unsealed = memfd_create("x", MemfdFlags::ALLOW_SEALING).unwrap();
         rustix::fs::ftruncate(&unsealed, 1 << 20).unwrap();
-        assert!(matches!(Arena::open(unsealed, 1), Err(ArenaError::Unsealed)));
+        assert!(matches!(open(unsealed, 1), Err(ArenaError::Unsealed)));
     }
 
     #[test]

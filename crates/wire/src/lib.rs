@@ -33,7 +33,7 @@ pub mod watch;
 pub mod workers;
 
 pub use arena::{Arena, ArenaError, ArenaSlot, Slot};
-pub use buffer::{BoxBuffer, Buffer};
+pub use buffer::{BoxBuffer, Buffer, Loan};
 pub use codec::{CodecError, decode, encode};
 pub use handshake::{Credentials, HandshakeError, PeerIdentity};
 pub use kernel_device::KernelDevice;

@@ -9,6 +9,7 @@
 
 use std::time::Duration;
 
+use crate::buffer::Loan;
 use crate::deadline::STALL_MAX;
 use crate::header::{FrameKind, HEADER_BYTES, Header, HeaderError};
 use crate::limits::{BODY_BYTES_MAX, PAYLOAD_BYTES_MAX};
@@ -18,7 +19,7 @@ mod checksum;
 mod seal;
 
 use checksum::Checksum;
-pub(crate) use seal::{DirectionKeys, Opener, Sealer};
+pub(crate) use seal::{DirectionKeys, Opener, Payload, Sealer};
 
 /// Receives into here what nobody wants any more.
 const DISCARD_BYTES: usize = 16 << 10;
@@ -129,13 +130,37 @@ impl SessionSender {
         body: &[u8],
         payload: &[u8],
     ) -> Result<(), SessionError> {
-        if body.len() > BODY_BYTES_MAX || payload.len() > PAYLOAD_BYTES_MAX {
+        self.send_payload(kind, request_id, body, Payload::Borrowed(payload)).await
+    }
+
+    /// The same of a payload that the transport may hold on to ([`FrameSender::send_lent`]).
+    pub async fn send_lent(
+        &mut self,
+        kind: FrameKind,
+        request_id: u64,
+        body: &[u8],
+        payload: &Loan,
+    ) -> Result<(), SessionError> {
+        self.send_payload(kind, request_id, body, Payload::Lent(payload)).await
+    }
+
+    async fn send_payload(
+        &mut self,
+        kind: FrameKind,
+        request_id: u64,
+        body: &[u8],
+        payload: Payload<'_>,
+    ) -> Result<(), SessionError> {
+        if body.len() > BODY_BYTES_MAX || payload.bytes().len() > PAYLOAD_BYTES_MAX {
             return Err(SessionError::Protocol {
                 what: "a frame longer than allowed was to be sent",
             });
         }
         let sealed = self.sealer.seal(kind, request_id, body, payload);
-        let sending = self.sender.send(&sealed.header, sealed.body, sealed.payload);
+        let sending = match sealed.payload {
+            Payload::Borrowed(bytes) => self.sender.send(&sealed.header, sealed.body, bytes),
+            Payload::Lent(loan) => self.sender.send_lent(&sealed.header, sealed.body, loan),
+        };
         match tokio::time::timeout(STALL_MAX, sending).await {
             Ok(result) => Ok(result?),
             Err(_) => Err(SessionError::Stalled { after: STALL_MAX }),
@@ -192,6 +217,23 @@ impl SessionReceiver {
             filled += count;
         }
         self.opener.open_payload(&header, into, checksum.value())
+    }
+
+    /// The same into what the transport may hold on to ([`FrameReceiver::payload_lent`]).
+    pub async fn payload_lent(&mut self, into: &mut Loan) -> Result<(), SessionError> {
+        let header = self.payload.take().expect("asked only for a payload that was announced");
+        let len = header.payload_len as usize;
+        let mut filled = 0;
+        let mut checksum = Checksum::new();
+        while filled < len {
+            let count = within_stall(self.receiver.payload_lent(into, filled)).await??;
+            if !header.sealed {
+                checksum.update(&into.bytes()[filled..filled + count]);
+            }
+            filled += count;
+        }
+        let into = into.bytes_mut().ok_or_else(TransportError::still_in_use)?;
+        self.opener.open_payload(&header, &mut into[..len], checksum.value())
     }
 
     /// Takes the payload of the last frame to nowhere.

@@ -7,7 +7,8 @@
 //!
 //! Contract of every transport, held by [`conformance`]: frames arrive whole and in order or the
 //! connection fails; a future of `send` or `payload` that was dropped leaves the connection good
-//! for nothing but dropping; once such a future is gone the transport touches its buffers no more;
+//! for nothing but dropping; once such a future is gone the transport touches its buffers no more, and where one is
+//! forgotten nobody else gets what it uses ([`Loan`]; what was borrowed is copied);
 //! dropping both halves closes, and the other side learns it at once; nothing waits for ever for a
 //! peer whose machine vanished.
 
@@ -22,6 +23,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
+use crate::buffer::Loan;
 use crate::header::HEADER_BYTES;
 use crate::message::Carrier;
 
@@ -116,6 +118,12 @@ pub enum TransportError {
 }
 
 impl TransportError {
+    /// Of a buffer that a transport holds on to, since a future of its was forgotten.
+    pub(crate) fn still_in_use() -> Self {
+        let source = io::Error::other("an earlier transfer was never ended");
+        Self::Io { action: "receive a payload", source }
+    }
+
     /// Whether nothing came from the peer's machine: a timeout, told as what the network said last where it
     /// said something.
     pub(crate) fn is_loss(&self) -> bool {
@@ -206,6 +214,17 @@ pub trait FrameSender: 'static {
         payload: &'a [u8],
     ) -> LocalFuture<'a, Result<(), TransportError>>;
 
+    /// The same of a payload that the transport may hold on to: those that use memory behind the call copy it
+    /// otherwise.
+    fn send_lent<'a>(
+        &'a mut self,
+        header: &'a [u8; HEADER_BYTES],
+        body: &'a [u8],
+        payload: &'a Loan,
+    ) -> LocalFuture<'a, Result<(), TransportError>> {
+        self.send(header, body, payload.bytes())
+    }
+
     /// From now on both halves fail (`TimedOut`) when the peer's machine gave no sign of life for
     /// `wait`, also while nothing is sent. A transport within one machine has nothing to do.
     fn notice_loss_within(&self, wait: Duration) {
@@ -227,6 +246,18 @@ pub trait FrameReceiver: 'static {
         &'a mut self,
         into: &'a mut [u8],
     ) -> LocalFuture<'a, Result<usize, TransportError>>;
+
+    /// The same behind the first `from` bytes of what the transport may hold on to: see [`FrameSender::send_lent`].
+    fn payload_lent<'a>(
+        &'a mut self,
+        into: &'a mut Loan,
+        from: usize,
+    ) -> LocalFuture<'a, Result<usize, TransportError>> {
+        match into.bytes_mut() {
+            Some(bytes) => self.payload(&mut bytes[from..]),
+            None => Box::pin(std::future::ready(Err(TransportError::still_in_use()))),
+        }
+    }
 }
 
 impl fmt::Debug for Connection {

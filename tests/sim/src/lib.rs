@@ -41,7 +41,7 @@
 //! Not checked: times, modes, xattrs, directories (`crates/server/tests/server/crash_points.rs`, `tests/e2e`); what a single node that loses power alone may forget; more than three nodes with
 //! faults. A history with too many calls of unknown outcome is not decided, and counted.
 
-#![forbid(unsafe_code)]
+#![deny(unsafe_code, clippy::undocumented_unsafe_blocks)]
 
 mod before_tier;
 mod check;

@@ -71,8 +71,8 @@ async fn connection(mut channel: NodeChannel, server: Arc<FakeServer>, sharing: 
         sharing.fetch_add(1, Ordering::SeqCst);
         return multiplexed(channel, server).await;
     }
-    let arena = Arena::open(descriptor.expect("the arena comes with the hello"), arena_slots);
-    let arena = arena.unwrap();
+    let memory = descriptor.expect("the arena comes with the hello");
+    let arena = memory::of_session_for_tests(memory, arena_slots);
     while let Ok((body, _)) = channel.recv().await {
         let request: NodeRequest = hayase_wire::decode(&body).unwrap();
         let answer = match request {

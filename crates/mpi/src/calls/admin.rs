@@ -11,7 +11,7 @@ use hayase_layout::{ByteCount, Epoch};
 
 use crate::{error::Error, open_files::OpenFile, pointers::Out};
 
-pub(crate) fn get_size(file: &OpenFile, size: Out<i64>) -> Result<(), Error> {
+pub(crate) fn get_size(file: &OpenFile, size: Out<'_, i64>) -> Result<(), Error> {
     size.set(file.size()? as i64);
     Ok(())
 }
@@ -58,12 +58,12 @@ pub(crate) fn set_atomicity(file: &OpenFile, flag: c_int) -> Result<(), Error> {
     Ok(())
 }
 
-pub(crate) fn get_atomicity(file: &OpenFile, flag: Out<c_int>) -> Result<(), Error> {
+pub(crate) fn get_atomicity(file: &OpenFile, flag: Out<'_, c_int>) -> Result<(), Error> {
     flag.set(c_int::from(file.is_atomic()));
     Ok(())
 }
 
-pub(crate) fn get_amode(file: &OpenFile, amode: Out<c_int>) -> Result<(), Error> {
+pub(crate) fn get_amode(file: &OpenFile, amode: Out<'_, c_int>) -> Result<(), Error> {
     amode.set(file.amode);
     Ok(())
 }

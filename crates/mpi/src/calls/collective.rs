@@ -13,7 +13,7 @@ use crate::{
     exchange::{self, Ask, Step},
     memory::{Memory, Region},
     open_files::OpenFile,
-    pointers::Address,
+    pointers::{OutObject, Status},
     transfer::Moved,
 };
 
@@ -21,7 +21,7 @@ pub(crate) fn read_at_all(
     file: &OpenFile,
     offset: i64,
     memory: Memory,
-    status: Address,
+    status: OutObject<'_, Status>,
 ) -> Result<(), Error> {
     finish(load_at(file, offset, memory), status)
 }
@@ -30,16 +30,24 @@ pub(crate) fn write_at_all(
     file: &OpenFile,
     offset: i64,
     memory: Memory,
-    status: Address,
+    status: OutObject<'_, Status>,
 ) -> Result<(), Error> {
     independent::write_at(file, offset, memory, status)
 }
 
-pub(crate) fn read_all(file: &OpenFile, memory: Memory, status: Address) -> Result<(), Error> {
+pub(crate) fn read_all(
+    file: &OpenFile,
+    memory: Memory,
+    status: OutObject<'_, Status>,
+) -> Result<(), Error> {
     finish(load(file, memory), status)
 }
 
-pub(crate) fn write_all(file: &OpenFile, memory: Memory, status: Address) -> Result<(), Error> {
+pub(crate) fn write_all(
+    file: &OpenFile,
+    memory: Memory,
+    status: OutObject<'_, Status>,
+) -> Result<(), Error> {
     independent::write(file, memory, status)
 }
 

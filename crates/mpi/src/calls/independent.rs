@@ -8,7 +8,7 @@ use crate::{
     library::requests::set_status,
     memory::Memory,
     open_files::OpenFile,
-    pointers::Address,
+    pointers::{OutObject, Status},
     transfer::{self, Moved},
 };
 
@@ -16,7 +16,7 @@ pub(crate) fn read_at(
     file: &OpenFile,
     offset: i64,
     memory: Memory,
-    status: Address,
+    status: OutObject<'_, Status>,
 ) -> Result<(), Error> {
     finish(load_at(file, offset, memory), status)
 }
@@ -25,21 +25,29 @@ pub(crate) fn write_at(
     file: &OpenFile,
     offset: i64,
     memory: Memory,
-    status: Address,
+    status: OutObject<'_, Status>,
 ) -> Result<(), Error> {
     finish(store_at(file, offset, memory), status)
 }
 
-pub(crate) fn read(file: &OpenFile, memory: Memory, status: Address) -> Result<(), Error> {
+pub(crate) fn read(
+    file: &OpenFile,
+    memory: Memory,
+    status: OutObject<'_, Status>,
+) -> Result<(), Error> {
     finish(load(file, memory), status)
 }
 
-pub(crate) fn write(file: &OpenFile, memory: Memory, status: Address) -> Result<(), Error> {
+pub(crate) fn write(
+    file: &OpenFile,
+    memory: Memory,
+    status: OutObject<'_, Status>,
+) -> Result<(), Error> {
     finish(store(file, memory), status)
 }
 
 /// Says how much was moved, also when there was an error.
-pub(super) fn finish(moved: Moved, status: Address) -> Result<(), Error> {
+pub(super) fn finish(moved: Moved, status: OutObject<'_, Status>) -> Result<(), Error> {
     let said = set_status(status, moved.bytes);
     moved.error.map_or(said, Err)
 }

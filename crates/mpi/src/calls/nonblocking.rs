@@ -6,15 +6,19 @@
 
 use super::{independent, shared};
 use crate::{
-    error::Error, library::requests::complete, memory::Memory, open_files::OpenFile,
-    pointers::Address, transfer::Moved,
+    error::Error,
+    library::requests::complete,
+    memory::Memory,
+    open_files::OpenFile,
+    pointers::{OutObject, Request},
+    transfer::Moved,
 };
 
 pub(crate) fn iread_at(
     file: &OpenFile,
     offset: i64,
     memory: Memory,
-    request: Address,
+    request: OutObject<'_, Request>,
 ) -> Result<(), Error> {
     finish(independent::load_at(file, offset, memory), request)
 }
@@ -23,33 +27,45 @@ pub(crate) fn iwrite_at(
     file: &OpenFile,
     offset: i64,
     memory: Memory,
-    request: Address,
+    request: OutObject<'_, Request>,
 ) -> Result<(), Error> {
     finish(independent::store_at(file, offset, memory), request)
 }
 
-pub(crate) fn iread(file: &OpenFile, memory: Memory, request: Address) -> Result<(), Error> {
+pub(crate) fn iread(
+    file: &OpenFile,
+    memory: Memory,
+    request: OutObject<'_, Request>,
+) -> Result<(), Error> {
     finish(independent::load(file, memory), request)
 }
 
-pub(crate) fn iwrite(file: &OpenFile, memory: Memory, request: Address) -> Result<(), Error> {
+pub(crate) fn iwrite(
+    file: &OpenFile,
+    memory: Memory,
+    request: OutObject<'_, Request>,
+) -> Result<(), Error> {
     finish(independent::store(file, memory), request)
 }
 
-pub(crate) fn iread_shared(file: &OpenFile, memory: Memory, request: Address) -> Result<(), Error> {
+pub(crate) fn iread_shared(
+    file: &OpenFile,
+    memory: Memory,
+    request: OutObject<'_, Request>,
+) -> Result<(), Error> {
     finish(shared::load(file, memory), request)
 }
 
 pub(crate) fn iwrite_shared(
     file: &OpenFile,
     memory: Memory,
-    request: Address,
+    request: OutObject<'_, Request>,
 ) -> Result<(), Error> {
     finish(shared::store(file, memory), request)
 }
 
 /// An error is the call's own: there is no request then.
-fn finish(moved: Moved, request: Address) -> Result<(), Error> {
+fn finish(moved: Moved, request: OutObject<'_, Request>) -> Result<(), Error> {
     match moved.error {
         Some(error) => Err(error),
         None => complete(request, moved.bytes),

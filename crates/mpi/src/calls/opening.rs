@@ -28,7 +28,7 @@ use crate::{
     exchange::Exchanges,
     exports::{original, outside},
     flat::{Presence, flatten},
-    library::{self, Communicator, communicator, meeting::Members},
+    library::{self, Communicator, meeting::Members},
     open_files::{self, OpenFile, Parts},
     pointers::{Out, Text},
     real,
@@ -47,10 +47,10 @@ const PUBLISHED_BYTES_MAX: usize = 16 << 20;
 /// `None` passes the call on.
 pub(crate) fn open(
     comm: Handle,
-    filename: Text,
+    filename: Text<'_>,
     amode: c_int,
     info: Handle,
-    fh: Out<Handle>,
+    fh: Out<'_, Handle>,
 ) -> Option<c_int> {
     real::found().abi?;
     if Settings::get().is_off() {
@@ -86,12 +86,9 @@ fn try_open(
     path: &Path,
     amode: c_int,
     info: Handle,
-    fh: Out<Handle>,
+    fh: Out<'_, Handle>,
 ) -> Result<Option<c_int>, Error> {
-    if !communicator::is_usable(comm)? {
-        return Ok(None);
-    }
-    let members = Members::of(comm)?;
+    let Some(members) = Members::of(comm)? else { return Ok(None) };
     let (mut container, mut refused) = (None, None);
     // What a process did to this name before, it did before the file is made: deleting it, by many programs.
     let told = members.ask([node().0.into()], |nodes| {
@@ -115,7 +112,7 @@ fn try_open(
         Told::Passed => return Ok(None),
         Told::Refused => return Err(refused.unwrap_or_else(elsewhere)),
     };
-    let opened = open_own(path, amode, info, (container, &plan), members.rank);
+    let opened = open_own(path, amode, info, (container, &plan), members.rank());
     // All or none.
     let is_well = matches!(&opened, Ok(Own { code: 0, .. }));
     let comm = match Communicator::of(members, is_well) {
@@ -333,7 +330,7 @@ fn append(file: &OpenFile) -> Result<(), Error> {
 }
 
 /// `None` passes the call on.
-pub(crate) fn close(fh: Out<Handle>) -> Option<c_int> {
+pub(crate) fn close(fh: Out<'_, Handle>) -> Option<c_int> {
     let handle = fh.get()?;
     let file = open_files::find(handle)?;
     // What was written is published, by all.
@@ -403,7 +400,7 @@ fn end(file: &OpenFile, is_whole: bool) -> Result<(), Error> {
 }
 
 /// `None` passes the call on: the library says what is wrong with other paths.
-pub(crate) fn delete(filename: Text, _info: Handle) -> Option<c_int> {
+pub(crate) fn delete(filename: Text<'_>, _info: Handle) -> Option<c_int> {
     real::found().abi?;
     if Settings::get().is_off() {
         return None;

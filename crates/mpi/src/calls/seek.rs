@@ -35,7 +35,7 @@ pub(super) fn target(
     target.ok_or_else(|| Error::argument(format!("a pointer {offset} etypes from {base}")))
 }
 
-pub(crate) fn get_position(file: &OpenFile, offset: Out<i64>) -> Result<(), Error> {
+pub(crate) fn get_position(file: &OpenFile, offset: Out<'_, i64>) -> Result<(), Error> {
     let state = file.state();
     offset.set((state.position / state.view.etype_size) as i64);
     Ok(())
@@ -44,7 +44,7 @@ pub(crate) fn get_position(file: &OpenFile, offset: Out<i64>) -> Result<(), Erro
 pub(crate) fn get_byte_offset(
     file: &OpenFile,
     offset: i64,
-    displacement: Out<i64>,
+    displacement: Out<'_, i64>,
 ) -> Result<(), Error> {
     let view = file.view();
     let place = view.map.place(view.stream(offset)?);

@@ -8,23 +8,39 @@ use crate::{
     exchange::{self, Ask},
     memory::{Memory, Region},
     open_files::OpenFile,
-    pointers::{Address, Out},
+    pointers::{Out, OutObject, Status},
     transfer::{self, Moved},
 };
 
-pub(crate) fn read_shared(file: &OpenFile, memory: Memory, status: Address) -> Result<(), Error> {
+pub(crate) fn read_shared(
+    file: &OpenFile,
+    memory: Memory,
+    status: OutObject<'_, Status>,
+) -> Result<(), Error> {
     finish(load(file, memory), status)
 }
 
-pub(crate) fn write_shared(file: &OpenFile, memory: Memory, status: Address) -> Result<(), Error> {
+pub(crate) fn write_shared(
+    file: &OpenFile,
+    memory: Memory,
+    status: OutObject<'_, Status>,
+) -> Result<(), Error> {
     finish(store(file, memory), status)
 }
 
-pub(crate) fn read_ordered(file: &OpenFile, memory: Memory, status: Address) -> Result<(), Error> {
+pub(crate) fn read_ordered(
+    file: &OpenFile,
+    memory: Memory,
+    status: OutObject<'_, Status>,
+) -> Result<(), Error> {
     finish(load_ordered(file, memory), status)
 }
 
-pub(crate) fn write_ordered(file: &OpenFile, memory: Memory, status: Address) -> Result<(), Error> {
+pub(crate) fn write_ordered(
+    file: &OpenFile,
+    memory: Memory,
+    status: OutObject<'_, Status>,
+) -> Result<(), Error> {
     finish(store_ordered(file, memory), status)
 }
 
@@ -49,7 +65,7 @@ pub(crate) fn seek_shared(
     answer
 }
 
-pub(crate) fn get_position_shared(file: &OpenFile, offset: Out<i64>) -> Result<(), Error> {
+pub(crate) fn get_position_shared(file: &OpenFile, offset: Out<'_, i64>) -> Result<(), Error> {
     offset.set(file.shared.get()? as i64);
     Ok(())
 }

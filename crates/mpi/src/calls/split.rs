@@ -5,8 +5,13 @@
 
 use super::{collective, independent, shared};
 use crate::{
-    abi::ErrorClass, error::Error, library::requests::set_status, memory::Memory,
-    open_files::OpenFile, pointers::Address, transfer::Moved,
+    abi::ErrorClass,
+    error::Error,
+    library::requests::set_status,
+    memory::Memory,
+    open_files::OpenFile,
+    pointers::{Address, OutObject, Status},
+    transfer::Moved,
 };
 
 /// Which call has begun.
@@ -53,7 +58,7 @@ pub(crate) fn end(
     file: &OpenFile,
     split: Split,
     _buffer: Address,
-    status: Address,
+    status: OutObject<'_, Status>,
 ) -> Result<(), Error> {
     let begun = file.state().split.take_if(|(begun, _)| *begun == split);
     match begun {

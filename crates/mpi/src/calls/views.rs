@@ -18,7 +18,7 @@ use crate::{
     error::Error,
     library::{abi, types},
     open_files::OpenFile,
-    pointers::{Address, DatarepOut, Out, Text},
+    pointers::{DatarepOut, Out, OutObject, Text, Type},
     view::{Datarep, FileView, Map, Types},
 };
 
@@ -27,7 +27,7 @@ pub(crate) fn set_view(
     displacement: i64,
     etype: Handle,
     filetype: Handle,
-    datarep: Text,
+    datarep: Text<'_>,
     _info: Handle,
 ) -> Result<(), Error> {
     file.exchanges.set_view();
@@ -112,10 +112,10 @@ fn set(file: &OpenFile, view: Arc<FileView>) -> Result<(), Error> {
 
 pub(crate) fn get_view(
     file: &OpenFile,
-    displacement: Out<i64>,
-    etype: Address,
-    filetype: Address,
-    datarep: DatarepOut,
+    displacement: Out<'_, i64>,
+    etype: OutObject<'_, Type>,
+    filetype: OutObject<'_, Type>,
+    datarep: DatarepOut<'_>,
 ) -> Result<(), Error> {
     let view = file.view();
     match &view.types {
@@ -137,7 +137,7 @@ pub(crate) fn get_view(
 pub(crate) fn get_type_extent(
     _file: &OpenFile,
     datatype: Handle,
-    extent: Out<i64>,
+    extent: Out<'_, i64>,
 ) -> Result<(), Error> {
     // In every representation that a container takes, a type is as long as in memory.
     types::require_type(datatype)?;

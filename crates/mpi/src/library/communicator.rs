@@ -6,10 +6,7 @@
 
 #![expect(unsafe_code, reason = "the library's functions")]
 
-use std::{
-    ffi::{c_int, c_void},
-    sync::Arc,
-};
+use std::{ffi::c_int, sync::Arc};
 
 use super::{
     copies::{self, Copies, Place},
@@ -21,7 +18,7 @@ use super::{
 use crate::{
     abi::{Handle, HandleWidth},
     error::Error,
-    pointers::Address,
+    pointers::{Group, OutObject},
 };
 
 /// See the module. Freed by [`Communicator::free`], which is collective; never by a drop.
@@ -49,9 +46,10 @@ const CAN_KEEP: u64 = 1 << 62;
 impl Communicator {
     /// For a file that these processes open; `None`, on all, where one of them says that it is not well. Collective.
     pub(crate) fn of(members: Members, is_well: bool) -> Result<Option<Self>, Error> {
-        let Members { comm, size, .. } = members;
-        if size == 1 {
-            let members = Members { comm: objects()?.comm_self, ..members };
+        let comm = members.comm();
+        if members.size() == 1 {
+            // SAFETY: a process alone.
+            let members = unsafe { members.on(objects()?.comm_self) };
             return Ok(is_well.then_some(Self { members, origin: Origin::Alone }));
         }
         let copies = Copies::of(comm);
@@ -72,15 +70,17 @@ impl Communicator {
                 }
             },
         };
-        Ok(Some(Self { members: Members { comm: copy, ..members }, origin }))
+        // SAFETY: a copy of it.
+        let members = unsafe { members.on(copy) };
+        Ok(Some(Self { members, origin }))
     }
 
     /// Collective.
     pub(crate) fn free(self) -> Result<(), Error> {
         match self.origin {
             Origin::Alone => Ok(()),
-            Origin::Kept(copies, place) => copies.leave(self.members.comm, place),
-            Origin::Own => copies::free(self.members.comm),
+            Origin::Kept(copies, place) => copies.leave(self.members.comm(), place),
+            Origin::Own => copies::free(self.members.comm()),
         }
     }
 
@@ -90,36 +90,33 @@ impl Communicator {
     }
 
     /// Gives the program the group of these processes, to free.
-    pub(crate) fn give_group(&self, target: Address) -> Result<(), Error> {
-        // SAFETY: MPI obliges the program to give the address of an MPI_Group.
-        done(
-            unsafe { mpi::Comm_group(self.members.comm, target.0 as *mut c_void) },
-            "MPI_Comm_group",
-        )
+    pub(crate) fn give_group(&self, target: OutObject<'_, Group>) -> Result<(), Error> {
+        // SAFETY: the address of an MPI_Group.
+        done(unsafe { mpi::Comm_group(self.members.comm(), target.address()) }, "MPI_Comm_group")
     }
 
     pub(crate) fn rank(&self) -> u32 {
-        self.members.rank
+        self.members.rank()
     }
 
     /// Collective.
     pub(crate) fn barrier(&self) -> Result<(), Error> {
-        if self.members.size == 1 {
+        if self.members.size() == 1 {
             return Ok(());
         }
         // SAFETY: no pointers.
-        done(unsafe { mpi::Barrier(self.members.comm) }, "MPI_Barrier")
+        done(unsafe { mpi::Barrier(self.members.comm()) }, "MPI_Barrier")
     }
 
     /// What rank 0 says, on all; collective.
     pub(crate) fn tell<const N: usize>(&self, words: [u64; N]) -> Result<[u64; N], Error> {
-        match self.members.size {
+        match self.members.size() {
             1 => Ok(words),
             _ => {
                 let (mut words, byte) = (words, objects()?.byte);
                 let (buffer, bytes) = ((&raw mut words).cast(), size_of_val(&words) as c_int);
                 // SAFETY: the buffer has so many bytes, and every pattern of bits is a value of it.
-                let answer = unsafe { mpi::Bcast(buffer, bytes, byte, 0, self.members.comm) };
+                let answer = unsafe { mpi::Bcast(buffer, bytes, byte, 0, self.members.comm()) };
                 done(answer, "MPI_Bcast")?;
                 Ok(words)
             }
@@ -136,15 +133,16 @@ impl Communicator {
         &self,
         words: [u64; N],
     ) -> Result<Vec<[u64; N]>, Error> {
-        if self.members.size == 1 {
+        if self.members.size() == 1 {
             return Ok(vec![words]);
         }
-        let mut all = vec![[0_u64; N]; self.members.size as usize];
+        let mut all = vec![[0_u64; N]; self.members.size() as usize];
         let (source, target) = ((&raw const words).cast(), all.as_mut_ptr().cast());
         let (bytes, byte) = (size_of_val(&words) as c_int, objects()?.byte); // N is small
         // SAFETY: so many bytes from each process, and room for as many of each.
-        let answer =
-            unsafe { mpi::Allgather(source, bytes, byte, target, bytes, byte, self.members.comm) };
+        let answer = unsafe {
+            mpi::Allgather(source, bytes, byte, target, bytes, byte, self.members.comm())
+        };
         done(answer, "MPI_Allgather")?;
         Ok(all)
     }
@@ -154,7 +152,7 @@ impl Communicator {
         &self,
         words: &[[u64; N]],
     ) -> Result<Vec<[u64; N]>, Error> {
-        if words.len() != self.members.size as usize {
+        if words.len() != self.members.size() as usize {
             return Err(Error::internal("words for another number of processes"));
         }
         let mut all = vec![[0_u64; N]; words.len()];
@@ -162,7 +160,7 @@ impl Communicator {
         let (bytes, byte) = (size_of::<[u64; N]>() as c_int, objects()?.byte); // N is small
         // SAFETY: so many bytes for each process, and room for as many of each.
         let answer =
-            unsafe { mpi::Alltoall(source, bytes, byte, target, bytes, byte, self.members.comm) };
+            unsafe { mpi::Alltoall(source, bytes, byte, target, bytes, byte, self.members.comm()) };
         done(answer, "MPI_Alltoall")?;
         Ok(all)
     }
@@ -179,7 +177,7 @@ impl Communicator {
     ) -> Result<Vec<u8>, Error> {
         let (source_counts, source_places, source_bytes) = counts(source_lens)?;
         let (target_counts, target_places, target_bytes) = counts(target_lens)?;
-        let ranks = self.members.size as usize;
+        let ranks = self.members.size() as usize;
         if source_counts.len() != ranks || target_counts.len() != ranks {
             return Err(Error::internal("bytes for another number of processes"));
         }
@@ -205,7 +203,7 @@ impl Communicator {
                 target_counts.as_ptr(),
                 target_places.as_ptr(),
                 byte,
-                self.members.comm,
+                self.members.comm(),
             )
         };
         done(answer, "MPI_Alltoallv")?;
@@ -227,25 +225,24 @@ fn counts(lens: &[usize]) -> Result<(Vec<c_int>, Vec<c_int>, usize), Error> {
 
 /// Collective. Not of an intercommunicator.
 fn copy_of(comm: Handle) -> Result<Handle, Error> {
-    let mut copy = 0_usize;
-    let place = &raw mut copy;
-    // SAFETY: a variable of ours, that lives until the request is complete; a handle that is an `int` fills its
-    // lower half.
-    unsafe {
+    // SAFETY: room for a handle; one that is an `int` fills the lower half.
+    let begun = unsafe {
         begin(
             "MPI_Comm_dup",
-            |request| mpi::Comm_idup(comm, place, request),
-            || mpi::Comm_dup(comm, place),
-        )?
-        .wait()?;
-    }
-    Ok(Handle(copy))
+            0_usize,
+            |copy, request| mpi::Comm_idup(comm, copy, request),
+            |copy| mpi::Comm_dup(comm, copy),
+        )
+    };
+    let copy = begun?.wait()?;
+    // SAFETY: made just now.
+    Ok(unsafe { Handle::new(copy) })
 }
 
 /// Whether a file can be opened on it: not the null communicator, and no intercommunicator.
-pub(crate) fn is_usable(comm: Handle) -> Result<bool, Error> {
+pub(super) fn is_usable(comm: Handle) -> Result<bool, Error> {
     let abi = super::abi()?;
-    let is_zero_pointer = abi.handle_width == HandleWidth::Pointer && comm.0 == 0;
+    let is_zero_pointer = abi.handle_width == HandleWidth::Pointer && comm.raw() == 0;
     if is_zero_pointer || abi.handle(comm) == objects()?.comm_null {
         return Ok(false);
     }

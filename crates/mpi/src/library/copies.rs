@@ -171,7 +171,7 @@ impl Copies {
 
 /// Collective.
 pub(super) fn free(copy: Handle) -> Result<(), Error> {
-    let mut handle = copy.0;
+    let mut handle = copy.raw();
     // SAFETY: the handle was made by MPI_Comm_dup, and is used no more.
     done(unsafe { mpi::Comm_free(&raw mut handle) }, "MPI_Comm_free")
 }

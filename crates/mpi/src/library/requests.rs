@@ -12,22 +12,24 @@ use super::{abi, done, functions as mpi, objects};
 use crate::{
     abi::{Handle, HandleWidth},
     error::Error,
-    pointers::Address,
+    pointers::{OutObject, Request, Status},
 };
 
 /// Says in `status` how many bytes were moved.
-pub(crate) fn set_status(status: Address, bytes: u64) -> Result<(), Error> {
-    if status.0 == 0 || status.0 == abi()?.status_ignore {
-        return Ok(());
-    }
-    set_status_at(status.0 as *mut c_void, bytes)
+pub(crate) fn set_status(status: OutObject<'_, Status>, bytes: u64) -> Result<(), Error> {
+    // SAFETY: the address of an MPI_Status, or that of none.
+    unsafe { set_status_at(status.address(), bytes) }
 }
 
-fn set_status_at(status: *mut c_void, bytes: u64) -> Result<(), Error> {
+/// # Safety
+/// The address of an MPI_Status, or of none: null, or the one that says that it is ignored.
+unsafe fn set_status_at(status: *mut c_void, bytes: u64) -> Result<(), Error> {
+    if status.is_null() || status.addr() == abi()?.status_ignore {
+        return Ok(());
+    }
     let count = i64::try_from(bytes).map_err(|_| Error::internal("a count beyond 63 bits"))?;
     let byte = objects()?.byte;
-    // SAFETY: the program (or the library, in a query) gave the address of an MPI_Status; the library's
-    // own functions know how long one is.
+    // SAFETY: as the caller says; the library's own functions know how long a status is.
     unsafe {
         let answer = mpi::Status_set_elements_x(status, byte, count);
         let answer = answer.or_else(|| mpi::Status_set_elements_c(status, byte, count));
@@ -37,10 +39,10 @@ fn set_status_at(status: *mut c_void, bytes: u64) -> Result<(), Error> {
 }
 
 /// A request that has moved `bytes` already, into the program's variable.
-pub(crate) fn complete(request: Address, bytes: u64) -> Result<(), Error> {
+pub(crate) fn complete(request: OutObject<'_, Request>, bytes: u64) -> Result<(), Error> {
     extern "C" fn query(state: *mut c_void, status: *mut c_void) -> c_int {
-        // The state is the number of bytes; a status may be ignored here too.
-        let answer = set_status(Address(status as usize), state as usize as u64);
+        // SAFETY: the library gives the address of a status; it may be ignored here too. The state is the number of bytes.
+        let answer = unsafe { set_status_at(status, state as usize as u64) };
         answer.map_or_else(|error| error.code(), |()| 0)
     }
     extern "C" fn free(_state: *mut c_void) -> c_int {
@@ -55,12 +57,14 @@ pub(crate) fn complete(request: Address, bytes: u64) -> Result<(), Error> {
     let started = unsafe { mpi::Grequest_start(query, free, cancel, state, &raw mut handle) };
     done(started, "MPI_Grequest_start")?;
     // SAFETY: the request was started above.
-    done(unsafe { mpi::Grequest_complete(Handle(handle)) }, "MPI_Grequest_complete")?;
+    let answer = unsafe { mpi::Grequest_complete(Handle::new(handle)) };
+    done(answer, "MPI_Grequest_complete")?;
+    let place = request.address();
     match abi()?.handle_width {
-        // SAFETY: MPI obliges the program to give the address of an MPI_Request, an `int` here.
-        HandleWidth::Int => unsafe { (request.0 as *mut u32).write_unaligned(handle as u32) },
+        // SAFETY: the address of an MPI_Request, an `int` here.
+        HandleWidth::Int => unsafe { place.cast::<u32>().write_unaligned(handle as u32) },
         // SAFETY: as above, a pointer here.
-        HandleWidth::Pointer => unsafe { (request.0 as *mut usize).write_unaligned(handle) },
+        HandleWidth::Pointer => unsafe { place.cast::<usize>().write_unaligned(handle) },
     }
     Ok(())
 }

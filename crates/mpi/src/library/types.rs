@@ -17,7 +17,8 @@ use crate::{
     abi::{Combiner, ErrorClass, Handle, HandleWidth},
     datatype::Parsed,
     error::Error,
-    pointers::Address,
+    memory::Memory,
+    pointers::{OutObject, Type},
 };
 
 /// How a type was made, with the arguments of its constructor.
@@ -42,7 +43,8 @@ pub(crate) struct OwnedType {
 impl OwnedType {
     /// Some type that nobody frees.
     pub(crate) fn named_for_tests() -> Self {
-        Self { handle: Handle(0), is_named: true }
+        // SAFETY: given to no library.
+        Self { handle: unsafe { Handle::new(0) }, is_named: true }
     }
 }
 
@@ -57,7 +59,7 @@ impl Deref for OwnedType {
 impl Drop for OwnedType {
     fn drop(&mut self) {
         if !self.is_named {
-            let mut handle = self.handle.0;
+            let mut handle = self.handle.raw();
             // SAFETY: the library gave this handle to us to free, and it is used no more. That it can not
             // be freed is no reason to fail.
             let _ = unsafe { mpi::Type_free(&raw mut handle) };
@@ -78,7 +80,7 @@ struct Envelope {
 pub(crate) fn require_type(datatype: Handle) -> Result<(), Error> {
     let abi = abi()?;
     let is_null = abi.handle(datatype) == objects()?.datatype_null
-        || (abi.handle_width == HandleWidth::Pointer && datatype.0 == 0);
+        || (abi.handle_width == HandleWidth::Pointer && datatype.raw() == 0);
     match is_null {
         true => Err(Error::datatype("the null datatype")),
         false => Ok(()),
@@ -176,7 +178,8 @@ pub(crate) fn contents(datatype: Handle) -> Result<Contents, Error> {
             // Two to a word, the first in the lower half.
             HandleWidth::Int => (handles[nth / 2] >> (32 * (nth % 2))) & 0xffff_ffff,
         };
-        let handle = Handle(handle);
+        // SAFETY: the library gave it just now.
+        let handle = unsafe { Handle::new(handle) };
         let is_named = envelope(handle)?.combiner == Combiner::Named;
         contents.datatypes.push(OwnedType { handle, is_named });
     }
@@ -218,18 +221,22 @@ pub(crate) fn hold(datatype: Handle) -> Result<OwnedType, Error> {
     let mut copy = 0_usize;
     // SAFETY: a variable of ours, wide enough for both kinds of handles.
     done(unsafe { mpi::Type_dup(datatype, &raw mut copy) }, "MPI_Type_dup")?;
-    Ok(OwnedType { handle: Handle(copy), is_named: false })
+    // SAFETY: made just now.
+    Ok(OwnedType { handle: unsafe { Handle::new(copy) }, is_named: false })
 }
 
 /// Puts a handle for the program into its variable: a predefined one as it is, else a copy to free.
-pub(crate) fn give(datatype: &OwnedType, target: Address) -> Result<(), Error> {
+pub(crate) fn give(datatype: &OwnedType, target: OutObject<'_, Type>) -> Result<(), Error> {
     let copy = hold(datatype.handle)?;
-    match (target.0, abi()?.handle_width) {
-        (0, _) => return Ok(()),
-        // SAFETY: MPI obliges the program to give the address of an MPI_Datatype, an `int` here.
-        (at, HandleWidth::Int) => unsafe { (at as *mut u32).write_unaligned(copy.handle.0 as u32) },
+    let (at, raw) = (target.address(), copy.handle.raw());
+    if at.is_null() {
+        return Ok(());
+    }
+    match abi()?.handle_width {
+        // SAFETY: the address of an MPI_Datatype, an `int` here.
+        HandleWidth::Int => unsafe { at.cast::<u32>().write_unaligned(raw as u32) },
         // SAFETY: as above, a pointer here.
-        (at, HandleWidth::Pointer) => unsafe { (at as *mut usize).write_unaligned(copy.handle.0) },
+        HandleWidth::Pointer => unsafe { at.cast::<usize>().write_unaligned(raw) },
     }
     std::mem::forget(copy); // the program frees it
     Ok(())
@@ -316,38 +323,33 @@ pub(crate) fn require_external_size(datatype: Handle, bytes: u64) -> Result<(), 
 }
 
 /// The program's data in external32; `target` is as long as they are there.
-pub(crate) fn pack_external(
-    source: Address,
-    count: i64,
-    datatype: Handle,
-    target: &mut [u8],
-) -> Result<(), Error> {
-    let count = c_int::try_from(count).map_err(|_| Error::count("too many elements to convert"))?;
+pub(crate) fn pack_external(memory: &Memory, target: &mut [u8]) -> Result<(), Error> {
+    let count = converted(memory.count())?;
     let mut position = 0_isize;
-    // SAFETY: MPI obliges the program to give memory that `count` elements describe; the target's length
-    // is told.
+    // SAFETY: the program's memory, see [`Memory::new`]; the target's length is told.
     let answer = unsafe {
-        let (source, len) = (source.0 as *const c_void, target.len() as isize);
+        let (source, datatype) = (memory.address().0 as *const c_void, memory.datatype());
+        let len = target.len() as isize;
         let target = target.as_mut_ptr().cast();
         mpi::Pack_external(EXTERNAL32, source, count, datatype, target, len, &raw mut position)
     };
     done(answer, "MPI_Pack_external")
 }
 
-/// The other way.
-pub(crate) fn unpack_external(
-    source: &[u8],
-    target: Address,
-    count: i64,
-    datatype: Handle,
-) -> Result<(), Error> {
-    let count = c_int::try_from(count).map_err(|_| Error::count("too many elements to convert"))?;
+/// The other way, of `count` elements, at most those of the memory.
+pub(crate) fn unpack_external(source: &[u8], memory: &Memory, count: i64) -> Result<(), Error> {
+    let count = converted(count.min(memory.count()))?;
     let mut position = 0_isize;
     // SAFETY: as above.
     let answer = unsafe {
-        let (target, len) = (target.0 as *mut c_void, source.len() as isize);
+        let (target, datatype) = (memory.address().0 as *mut c_void, memory.datatype());
+        let len = source.len() as isize;
         let source = source.as_ptr().cast();
         mpi::Unpack_external(EXTERNAL32, source, len, &raw mut position, target, count, datatype)
     };
     done(answer, "MPI_Unpack_external")
+}
+
+fn converted(count: i64) -> Result<c_int, Error> {
+    c_int::try_from(count).map_err(|_| Error::count("too many elements to convert"))
 }

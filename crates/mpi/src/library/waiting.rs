@@ -11,7 +11,7 @@
 
 use std::{
     ffi::{c_int, c_void},
-    marker::PhantomData,
+    ptr::NonNull,
     time::{Duration, Instant},
 };
 
@@ -26,70 +26,119 @@ const PATIENCE: Duration = Duration::from_millis(5);
 const REST_MIN: Duration = Duration::from_micros(50);
 const REST_MAX: Duration = Duration::from_millis(2);
 
-/// A collective that was begun, with buffers of such a life.
+/// A collective that was begun, with the memory that it moves.
+///
+/// The memory is that of a leaked box until the library says that the call is over: where that is never known (an error,
+/// or this was forgotten) nobody frees what the library may still use.
 #[derive(Debug)]
 #[must_use = "`wait` returns its error"]
-pub(super) struct Begun<'a> {
+pub(super) struct Begun<T> {
     call: &'static str,
     /// `None` when it is over.
     request: Option<usize>,
-    buffers: PhantomData<&'a mut [u8]>,
+    /// From a box; `None` after the wait.
+    memory: Option<NonNull<T>>,
 }
 
-/// Calls `start`, with the address of a request; where the library has no such call it is `blocking`, which is over
-/// at once. `call` names it in errors.
+/// Calls `start`, with `memory` and the address of a request; where the library has no such call it is `blocking`, which
+/// is over at once. `call` names it in errors.
 ///
 /// # Safety
-/// What the calls are given is valid for the life `'a`, and the answer is not forgotten: until it was waited for, which its
-/// end does otherwise, the library uses the buffers.
-pub(super) unsafe fn begin<'a>(
+/// The calls are given what is valid for what they do: of memory that they use after `start` has returned only what lies
+/// in `memory` or is owned by it.
+pub(super) unsafe fn begin<T>(
     call: &'static str,
-    start: impl FnOnce(*mut usize) -> Option<c_int>,
-    blocking: impl FnOnce() -> Option<c_int>,
-) -> Result<Begun<'a>, Error> {
+    memory: T,
+    start: impl FnOnce(*mut T, *mut usize) -> Option<c_int>,
+    blocking: impl FnOnce(*mut T) -> Option<c_int>,
+) -> Result<Begun<T>, Error> {
+    let memory = NonNull::from(Box::leak(Box::new(memory)));
     let mut request = 0_usize;
-    let begun = |request| Begun { call, request, buffers: PhantomData };
-    let started = start(&raw mut request);
-    if started.is_none() {
-        return done(blocking(), call).map(|()| begun(None));
-    }
-    done(started, call).map(|()| begun(Some(request)))
+    let started = start(memory.as_ptr(), &raw mut request);
+    let (answer, request) = match started {
+        None => (blocking(memory.as_ptr()), None),
+        started => (started, Some(request)),
+    };
+    done(answer, call).map(|()| Begun { call, request, memory: Some(memory) })
 }
 
-impl Begun<'_> {
-    /// Until it is over.
-    pub(super) fn wait(mut self) -> Result<(), Error> {
+impl<T> Begun<T> {
+    /// Until it is over; its memory.
+    pub(super) fn wait(mut self) -> Result<T, Error> {
         self.finish()
     }
 
-    fn finish(&mut self) -> Result<(), Error> {
-        let Some(mut request) = self.request.take() else { return Ok(()) };
-        let status = abi()?.status_ignore as *mut c_void;
-        let began = Instant::now();
-        let mut resumed = began;
-        loop {
-            let mut is_complete: c_int = 0;
-            // SAFETY: the request was started by `begin`, and is not used after it is complete; a variable of ours.
-            let tested = unsafe { mpi::Test(&raw mut request, &raw mut is_complete, status) };
-            done(tested, self.call)?;
-            if is_complete != 0 {
-                return Ok(());
-            }
-            let waited = began.elapsed();
-            if waited >= PATIENCE {
-                std::thread::sleep((waited / 100).clamp(REST_MIN, REST_MAX));
-            } else if resumed.elapsed() >= SPIN {
-                std::thread::yield_now();
-                resumed = Instant::now();
-            }
+    fn finish(&mut self) -> Result<T, Error> {
+        let memory =
+            self.memory.take().ok_or(Error::internal("a call that is waited for twice"))?;
+        if let Some(request) = self.request.take() {
+            test(request, self.call)?;
+        }
+        // SAFETY: from a box, taken once, and the library has let go of it.
+        Ok(*unsafe { Box::from_raw(memory.as_ptr()) })
+    }
+}
+
+/// Until the request of a call is complete.
+fn test(mut request: usize, call: &'static str) -> Result<(), Error> {
+    let status = abi()?.status_ignore as *mut c_void;
+    let began = Instant::now();
+    let mut resumed = began;
+    loop {
+        let mut is_complete: c_int = 0;
+        // SAFETY: the request was started by `begin`, and is not used after it is complete; a variable of ours.
+        let tested = unsafe { mpi::Test(&raw mut request, &raw mut is_complete, status) };
+        done(tested, call)?;
+        if is_complete != 0 {
+            return Ok(());
+        }
+        let waited = began.elapsed();
+        if waited >= PATIENCE {
+            std::thread::sleep((waited / 100).clamp(REST_MIN, REST_MAX));
+        } else if resumed.elapsed() >= SPIN {
+            std::thread::yield_now();
+            resumed = Instant::now();
         }
     }
 }
 
-/// An early return after another error still waits: the buffers are freed right after.
-impl Drop for Begun<'_> {
+/// An early return after another error still waits: the other processes are in the same calls.
+impl<T> Drop for Begun<T> {
     fn drop(&mut self) {
-        // An error of the library: it has let go of them, or the process is lost with it.
-        let _ = self.finish();
+        if self.memory.is_some() {
+            // An error of the library: the memory stays.
+            let _ = self.finish();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::rc::Rc;
+
+    use super::*;
+
+    /// Here is no MPI library, so nobody can say that what `start` began is over.
+    fn begun(memory: &Rc<()>, start: Option<c_int>) -> Result<Begun<Rc<()>>, Error> {
+        // SAFETY: nothing uses the memory.
+        unsafe { begin("MPI_Nothing", Rc::clone(memory), |_, _| start, |_| Some(0)) }
+    }
+
+    #[test]
+    fn memory_stays_until_the_library_says_that_it_is_over() {
+        let memory = Rc::new(());
+        assert!(begun(&memory, Some(0)).unwrap().wait().is_err());
+        assert_eq!(Rc::strong_count(&memory), 2, "waited for in vain");
+        drop(begun(&memory, Some(0)).unwrap());
+        assert_eq!(Rc::strong_count(&memory), 3, "dropped");
+        std::mem::forget(begun(&memory, Some(0)).unwrap());
+        assert_eq!(Rc::strong_count(&memory), 4, "forgotten");
+        assert!(begun(&memory, Some(1)).is_err());
+        assert_eq!(Rc::strong_count(&memory), 5, "refused");
+        // Without a nonblocking call it is over at once.
+        let held = begun(&memory, None).unwrap().wait().unwrap();
+        assert_eq!(Rc::strong_count(&memory), 6);
+        drop((held, begun(&memory, None).unwrap()));
+        assert_eq!(Rc::strong_count(&memory), 5);
     }
 }

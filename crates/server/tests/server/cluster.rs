@@ -2,6 +2,7 @@
 
 mod frame_faults;
 mod gate;
+mod memory;
 pub(crate) mod recorded_file;
 mod slow_disk;
 
@@ -497,7 +498,7 @@ impl Process {
             }
         };
         let body = hayase_wire::encode(&hello(ClientRole::Requests)).expect("encodes");
-        let (reply, _) = channel.call(&body, Some(arena.descriptor())).expect("a welcome");
+        let (reply, _) = channel.call(&body, Some(memory::of(&arena))).expect("a welcome");
         let reply: NodeReply = hayase_wire::decode(&reply).expect("decodes");
         assert!(matches!(reply, NodeReply::Welcome { .. }), "{reply:?}");
         let recalls = std::sync::Arc::new(AtomicU64::new(0));

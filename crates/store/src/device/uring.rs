@@ -6,8 +6,8 @@
 //! does not fit direct I/O ([`crate::device::DeviceFile`] reads and writes it through the page cache).
 //!
 //! Invariants: a buffer belongs to the ring from [`Ring::begin`] to [`Ring::ended`], so nobody reads, writes or
-//! frees what the kernel moves bytes of; a ring that is dropped waits for all it has begun. A buffer borrows nothing, so
-//! that of a ring that is forgotten stays for ever.
+//! frees what the kernel moves bytes of; it is asked once where they are; a ring that is dropped waits for all it has
+//! begun. A buffer borrows nothing, so that of a ring that is forgotten, or whose drop panics, stays for ever.
 //! Source: io_uring_enter(2), io_uring_register(2).
 #![expect(
     unsafe_code,
@@ -24,7 +24,7 @@ use crate::slots::SlotPool;
 
 mod requests;
 
-use self::requests::Requests;
+use self::requests::{Lent, Requests};
 
 /// Offsets, lengths and addresses of direct I/O are multiples of it: enough for any disk in use.
 pub const DIRECT_ALIGN: usize = 4096;
@@ -116,20 +116,26 @@ impl<B: ?Sized + AsRef<[u8]> + AsMut<[u8]> + 'static> Ring<B> {
 
     /// Hands a request to the kernel; it is given back when as many as fit are under way, or when it is not
     /// aligned as direct I/O asks. One system call.
-    pub fn begin(&mut self, mut request: Request<B>) -> Result<RequestId, Request<B>> {
-        if !is_aligned(&mut request) || !self.requests.has_room() {
+    pub fn begin(&mut self, request: Request<B>) -> Result<RequestId, Request<B>> {
+        if !self.requests.has_room() {
             return Err(request);
         }
-        let Request { file, transfer, offset, mut buffer, len } = request;
-        let fd = types::Fd(file.as_raw_fd());
-        let start = (*buffer).as_mut().as_mut_ptr();
+        let Request { file, transfer, offset, buffer, len } = request;
+        let buffer = Lent::new(buffer);
+        if !is_aligned(&buffer, offset, len) {
+            // SAFETY: the kernel was not told of it.
+            let buffer = unsafe { buffer.give_back() };
+            return Err(Request { file, transfer, offset, buffer, len });
+        }
+        let (fd, start) = (types::Fd(file.as_raw_fd()), buffer.start().as_ptr());
         let id = self.requests.put(file, buffer);
         let entry = self.entry(fd, transfer, offset, start, len).user_data(id.0 as u64);
-        // SAFETY: file and buffer are kept in `requests` until the kernel says that it has done with them. No function
-        // of the buffer is called meanwhile, and what it owns or lies in it (it is `'static`) is not moved with the box.
+        // SAFETY: file and buffer are kept in `requests` until the kernel says that it has done with them; `len` bytes
+        // from `start` on are the buffer's.
         let pushed = unsafe { self.ring.submission().push(&entry) };
         if pushed.is_err() {
-            let (file, buffer) = self.requests.take(id);
+            // SAFETY: the kernel was not told of it.
+            let (file, buffer) = unsafe { self.requests.take(id) };
             return Err(Request { file, transfer, offset, buffer, len });
         }
         // What the kernel does not take now goes with a later call ([`Ring::is_behind`]): it is under way all the same.
@@ -179,7 +185,8 @@ impl<B: ?Sized + AsRef<[u8]> + AsMut<[u8]> + 'static> Ring<B> {
         }
         let entry = entry?;
         let id = RequestId(entry.user_data() as usize);
-        let (_, buffer) = self.requests.take(id);
+        // SAFETY: the kernel has said so just now.
+        let (_, buffer) = unsafe { self.requests.take(id) };
         let moved = match entry.result() {
             count @ 0.. => Ok(count as usize),
             errno => Err(io::Error::from_raw_os_error(-errno)),
@@ -236,13 +243,12 @@ fn build(requests_max: u32) -> io::Result<IoUring> {
     }
 }
 
-fn is_aligned<B: ?Sized + AsMut<[u8]>>(request: &mut Request<B>) -> bool {
-    let bytes = (*request.buffer).as_mut();
-    request.len > 0
-        && request.len <= bytes.len()
-        && request.len.is_multiple_of(DIRECT_ALIGN)
-        && request.offset.is_multiple_of(DIRECT_ALIGN as u64)
-        && bytes.as_ptr().addr().is_multiple_of(DIRECT_ALIGN)
+fn is_aligned<B: ?Sized>(buffer: &Lent<B>, offset: u64, len: usize) -> bool {
+    len > 0
+        && len <= buffer.len()
+        && len.is_multiple_of(DIRECT_ALIGN)
+        && offset.is_multiple_of(DIRECT_ALIGN as u64)
+        && buffer.start().addr().get().is_multiple_of(DIRECT_ALIGN)
 }
 
 impl<B: ?Sized> Drop for Ring<B> {
@@ -251,11 +257,14 @@ impl<B: ?Sized> Drop for Ring<B> {
             let waited = self.ring.submit_and_wait(1);
             let ids: Vec<_> =
                 self.ring.completion().map(|entry| RequestId(entry.user_data() as usize)).collect();
-            ids.into_iter().for_each(|id| drop(self.requests.take(id)));
+            for id in ids {
+                // SAFETY: the kernel has said so just now.
+                drop(unsafe { self.requests.take(id) });
+            }
             let failed = waited.err().filter(|error| error.kind() != io::ErrorKind::Interrupted);
             if failed.is_some() {
-                // Better lost than freed under the kernel's hands.
-                self.requests.leak();
+                // What is left is better lost than freed under the kernel's hands.
+                return;
             }
         }
     }

@@ -5,7 +5,6 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::net;
 
 use tokio::io::Interest;
-use tokio::io::unix::AsyncFd;
 use tokio::net::UnixStream;
 
 use super::frame::{Inbox, header};
@@ -13,13 +12,13 @@ use super::{NodeError, PeerCredentials};
 use crate::deadline::STALL_MAX;
 use crate::limits::CHANNEL_BUFFER_BYTES;
 use crate::transport::descriptor;
-use crate::watch;
+use crate::watch::{self, Watched};
 
 /// One process at this server. One request at a time: `recv`, then `send`; on a callback channel
 /// the other way round.
 pub struct NodeChannel {
     /// Watched for reading only.
-    stream: AsyncFd<net::UnixStream>,
+    stream: Watched<net::UnixStream>,
     peer: PeerCredentials,
     inbox: Inbox,
     broken: bool,
@@ -120,9 +119,7 @@ impl NodeChannel {
                 return Ok((body.to_vec(), descriptor));
             }
             if std::mem::take(&mut drained) {
-                let ready = self.stream.readable().await;
-                // Cleared before it is read: what comes from now on is told again.
-                ready.map_err(receive_failed)?.clear_ready();
+                self.stream.readable().await.map_err(receive_failed)?;
             }
             let (room, descriptors) = self.inbox.room();
             let (len, before) = (room.len(), descriptors.len());
@@ -233,7 +230,7 @@ async fn send_slices(
 /// Waits for room, which is rare, by a descriptor that is watched only now.
 async fn writable(stream: &net::UnixStream) -> io::Result<()> {
     let copy = watch::stream(stream.try_clone()?, Interest::WRITABLE)?;
-    copy.writable().await.map(drop)
+    copy.writable().await
 }
 
 pub(super) fn receive_failed(source: io::Error) -> NodeError {

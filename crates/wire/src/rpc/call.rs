@@ -10,7 +10,7 @@ use std::fmt;
 use tokio::sync::Notify;
 
 use super::credit::{Credit, RequestId};
-use crate::buffer::BoxBuffer;
+use crate::buffer::{BoxBuffer, Loan};
 
 /// What a peer answered.
 pub struct Answer {
@@ -114,7 +114,7 @@ impl Call {
     fn lend<'a>(&'a self, home: &'a RefCell<Option<BoxBuffer>>, len: usize) -> Option<Lent<'a>> {
         let buffer = home.borrow_mut().take()?;
         self.lent.set(self.lent.get() + 1);
-        Some(Lent { call: self, home, buffer: Some(buffer), len })
+        Some(Lent { call: self, home, loan: Some(Loan::new(buffer, len)) })
     }
 
     /// The connection is done with this call.
@@ -157,26 +157,20 @@ impl Call {
 pub(super) struct Lent<'a> {
     call: &'a Call,
     home: &'a RefCell<Option<BoxBuffer>>,
-    buffer: Option<BoxBuffer>,
-    len: usize,
+    loan: Option<Loan>,
 }
 
 impl Lent<'_> {
-    pub(super) fn bytes(&self) -> &[u8] {
-        let buffer = self.buffer.as_ref().expect("held until dropped");
-        &buffer.as_ref().as_ref()[..self.len]
-    }
-
-    pub(super) fn bytes_mut(&mut self) -> &mut [u8] {
-        let buffer = self.buffer.as_mut().expect("held until dropped");
-        &mut buffer.as_mut().as_mut()[..self.len]
+    pub(super) fn loan(&mut self) -> &mut Loan {
+        self.loan.as_mut().expect("held until dropped")
     }
 }
 
 impl Drop for Lent<'_> {
     fn drop(&mut self) {
         if !self.call.abandoned.get() {
-            *self.home.borrow_mut() = self.buffer.take();
+            // `None` where a transport never let go of it.
+            *self.home.borrow_mut() = self.loan.take().and_then(Loan::end);
         }
         self.call.lent.set(self.call.lent.get() - 1);
         self.call.changed.notify_one();

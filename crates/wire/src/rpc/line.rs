@@ -153,9 +153,11 @@ async fn send(
                 Ok(())
             }
             Order::Send(call) => {
-                let payload = call.lend_sent();
-                let bytes = payload.as_ref().map_or(&[][..], |lent| lent.bytes());
-                let sent = sender.send(FrameKind::Request, call.id, &call.body, bytes).await;
+                let (kind, id, body) = (FrameKind::Request, call.id, &call.body);
+                let sent = match call.lend_sent() {
+                    Some(mut lent) => sender.send_lent(kind, id, body, lent.loan()).await,
+                    None => sender.send(kind, id, body, &[]).await,
+                };
                 if call.has_payload() {
                     // A peer that takes whole payloads lives, even if pings queue behind them.
                     line.heard.set(Instant::now());
@@ -212,7 +214,7 @@ async fn take_reply(
     if payload_len > 0 {
         let room = (payload_len <= call.room()).then(|| call.lend_into(payload_len)).flatten();
         match room {
-            Some(mut into) => receiver.payload(into.bytes_mut()).await?,
+            Some(mut into) => receiver.payload_lent(into.loan()).await?,
             None => {
                 receiver.discard().await?;
                 outcome = Outcome::Broken { what: "the answer is longer than its buffer" };

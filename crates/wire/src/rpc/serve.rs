@@ -21,13 +21,13 @@ use super::LinkError;
 use super::door::Door;
 use super::error::Chain;
 use super::relay::{Relays, relay};
-use crate::buffer::BoxBuffer;
+use crate::buffer::{BoxBuffer, Loan};
 use crate::deadline::{ACCEPT_PAUSE, HEARTBEAT, PEER_LOSS_WAIT};
 use crate::handshake::{Credentials, Lane, LinkId, PeerIdentity, Session};
 use crate::header::FrameKind;
 use crate::limits::{BODY_BYTES_MAX, CONNECTIONS_MAX, IDLE_WORKERS_MAX, REQUESTS_PER_PEER_MAX};
 use crate::session::{Frame, SessionError, SessionReceiver, SessionSender};
-use crate::transport::{Connection, Listener};
+use crate::transport::{Connection, Listener, TransportError};
 use crate::workers::{Given, Workers};
 
 /// What a server does with requests. Runs inside a `LocalSet`.
@@ -254,10 +254,10 @@ async fn send_orders(
             Order::Pong => sender.send(FrameKind::Pong, 0, &[], &[]).await?,
             Order::Reply { id, response, _place } => {
                 let Response { body, payload } = response;
-                let bytes = payload
-                    .as_ref()
-                    .map_or(&[][..], |(buffer, len)| &buffer.as_ref().as_ref()[..*len]);
-                sender.send(FrameKind::Reply, id, &body, bytes).await?;
+                match payload.map(|(buffer, len)| Loan::new(buffer, len)) {
+                    Some(loan) => sender.send_lent(FrameKind::Reply, id, &body, &loan).await?,
+                    None => sender.send(FrameKind::Reply, id, &body, &[]).await?,
+                }
             }
         }
     }
@@ -317,8 +317,10 @@ impl<S: Service> Reading<S> {
         let place = place.expect("never closed");
         let mut payload = None;
         if frame.payload_len > 0 {
-            let mut buffer = self.patiently(self.service.buffer(frame.payload_len)).await;
-            receiver.payload(buffer.as_mut().as_mut()).await?;
+            let buffer = self.patiently(self.service.buffer(frame.payload_len)).await;
+            let mut loan = Loan::new(buffer, frame.payload_len);
+            receiver.payload_lent(&mut loan).await?;
+            let buffer = loan.end().ok_or_else(TransportError::still_in_use)?;
             payload = Some((buffer, frame.payload_len));
         }
         let Frame { request_id: id, body, .. } = frame;

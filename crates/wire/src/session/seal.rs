@@ -8,6 +8,7 @@
 use ring::aead::{AES_256_GCM, Aad, LessSafeKey, NONCE_LEN, Nonce, Tag, UnboundKey};
 
 use super::{SessionError, checksum};
+use crate::buffer::Loan;
 use crate::header::{COVERED_BYTES, FrameKind, HEADER_BYTES, Header, TAG_BYTES};
 
 const CODE_CONTEXT: &str = "hayase wire v1: authentication of frames";
@@ -59,19 +60,35 @@ pub(crate) struct Sealer {
     counter: u64,
     /// The encrypted body and payload; the caller's bytes stay as they are for another try.
     body: Vec<u8>,
-    payload: Vec<u8>,
+    payload: Loan,
+}
+
+/// Where the bytes of a payload lie.
+#[derive(Clone, Copy)]
+pub(crate) enum Payload<'a> {
+    Borrowed(&'a [u8]),
+    Lent(&'a Loan),
+}
+
+impl<'a> Payload<'a> {
+    pub(crate) fn bytes(self) -> &'a [u8] {
+        match self {
+            Self::Borrowed(bytes) => bytes,
+            Self::Lent(loan) => loan.bytes(),
+        }
+    }
 }
 
 /// A frame as it travels.
 pub(crate) struct Sealed<'a> {
     pub(crate) header: [u8; HEADER_BYTES],
     pub(crate) body: &'a [u8],
-    pub(crate) payload: &'a [u8],
+    pub(crate) payload: Payload<'a>,
 }
 
 impl Sealer {
     pub(crate) fn new(keys: DirectionKeys) -> Self {
-        Self { keys, counter: 0, body: Vec::new(), payload: Vec::new() }
+        Self { keys, counter: 0, body: Vec::new(), payload: Loan::from(Vec::new()) }
     }
 
     pub(crate) fn seal<'a>(
@@ -79,35 +96,35 @@ impl Sealer {
         kind: FrameKind,
         request_id: u64,
         body: &'a [u8],
-        payload: &'a [u8],
+        payload: Payload<'a>,
     ) -> Sealed<'a> {
         self.counter += 1;
+        let plain = payload.bytes();
         let mut header = Header {
             kind,
             sealed: self.keys.cipher.is_some(),
             body_len: body.len() as u32,
-            payload_len: payload.len() as u32,
+            payload_len: plain.len() as u32,
             request_id,
             counter: self.counter,
             payload_crc: 0,
             tag: [0; TAG_BYTES],
         };
         let Some(cipher) = &self.keys.cipher else {
-            header.payload_crc = if payload.is_empty() { 0 } else { checksum::of(payload) };
+            header.payload_crc = if plain.is_empty() { 0 } else { checksum::of(plain) };
             let bytes = header.to_bytes();
             header.tag = self.keys.code(&bytes[..COVERED_BYTES], body);
             return Sealed { header: header.to_bytes(), body, payload };
         };
         const FITS: &str = "frames are far shorter than the cipher's limit";
         self.body.clear();
-        self.payload.clear();
-        if !payload.is_empty() {
-            self.payload.extend_from_slice(payload);
+        let sealed = self.payload.refill(plain);
+        if !plain.is_empty() {
             let tag = cipher
                 .seal_in_place_separate_tag(
                     nonce(Part::Payload, self.counter),
                     Aad::empty(),
-                    &mut self.payload,
+                    sealed,
                 )
                 .expect(FITS);
             self.body.extend_from_slice(tag.as_ref());
@@ -120,7 +137,11 @@ impl Sealer {
             .seal_in_place_separate_tag(nonce(Part::Body, self.counter), aad, &mut self.body)
             .expect(FITS);
         header.tag.copy_from_slice(tag.as_ref());
-        Sealed { header: header.to_bytes(), body: &self.body, payload: &self.payload }
+        Sealed {
+            header: header.to_bytes(),
+            body: &self.body,
+            payload: Payload::Lent(&self.payload),
+        }
     }
 }
 
@@ -233,8 +254,8 @@ mod tests {
     type Owned = ([u8; HEADER_BYTES], Vec<u8>, Vec<u8>);
 
     fn seal(sealer: &mut Sealer, body: &[u8], payload: &[u8]) -> Owned {
-        let sealed = sealer.seal(FrameKind::Request, 5, body, payload);
-        (sealed.header, sealed.body.to_vec(), sealed.payload.to_vec())
+        let sealed = sealer.seal(FrameKind::Request, 5, body, Payload::Borrowed(payload));
+        (sealed.header, sealed.body.to_vec(), sealed.payload.bytes().to_vec())
     }
 
     fn open(opener: &mut Opener, frame: &Owned) -> Result<(Vec<u8>, Vec<u8>), SessionError> {

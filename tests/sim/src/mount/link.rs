@@ -14,8 +14,10 @@ use tokio::sync::Notify;
 use tokio::time::{Instant, timeout_at};
 
 use super::kept::Kept;
-use super::{EIO, Failure, Mount, SLOTS};
+use super::{EIO, Failure, Mount};
 use crate::job::Job;
+
+mod memory;
 
 /// As `RESTART_WAIT` of `hayase_client::limits`.
 const PATIENCE: Duration = Duration::from_secs(15);
@@ -84,8 +86,7 @@ impl Link {
                 () = self.until_dead() => return,
                 way_in = self.job.way_in(self.node) => way_in,
             };
-            let descriptor = self.arena.descriptor().try_clone_to_owned().expect("a descriptor");
-            let arena = Arena::open(descriptor, SLOTS as u32).expect("the same memory");
+            let arena = memory::for_server(&self.arena);
             let answer = answers(&mount);
             let joined = server.join(self.id, arena, Some(answer), returning).await;
             if self.dead.get() {

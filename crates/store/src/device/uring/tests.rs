@@ -187,6 +187,109 @@ fn errors_and_ends_of_files_are_told() {
     assert_eq!(ended.moved.unwrap_err().raw_os_error(), Some(libc::EBADF));
 }
 
+/// Fit for direct I/O, and of any kind: what it does is up to the test.
+#[repr(C, align(4096))]
+struct Page {
+    bytes: [u8; 2 * DIRECT_ALIGN],
+    /// How many bytes [`AsMut`] gives, one call after the other; more calls are a panic.
+    lens: Vec<usize>,
+    at_drop: Box<dyn FnMut()>,
+}
+
+impl Page {
+    fn boxed(lens: &[usize], at_drop: impl FnMut() + 'static) -> Box<Self> {
+        Box::new(Self {
+            bytes: [1; 2 * DIRECT_ALIGN],
+            lens: lens.to_vec(),
+            at_drop: Box::new(at_drop),
+        })
+    }
+}
+
+impl AsRef<[u8]> for Page {
+    fn as_ref(&self) -> &[u8] {
+        &self.bytes
+    }
+}
+
+impl AsMut<[u8]> for Page {
+    fn as_mut(&mut self) -> &mut [u8] {
+        let len = self.lens.remove(0);
+        &mut self.bytes[..len]
+    }
+}
+
+impl Drop for Page {
+    fn drop(&mut self) {
+        (self.at_drop)();
+    }
+}
+
+fn ring(requests_max: u32) -> Option<Ring<Page>> {
+    let ring = Ring::new(requests_max, &SlotPool::new(1).unwrap());
+    ring.inspect_err(|error| println!("SKIP rings: {error}")).ok()
+}
+
+/// A pipe with two pages in it.
+fn pipe() -> (Arc<OwnedFd>, OwnedFd) {
+    let (reader, writer) = rustix::pipe::pipe().unwrap();
+    assert_eq!(rustix::io::write(&writer, &[7; 2 * DIRECT_ALIGN]).unwrap(), 2 * DIRECT_ALIGN);
+    (Arc::new(reader), writer)
+}
+
+fn fill(file: &Arc<OwnedFd>, buffer: Box<Page>, len: usize) -> Request<Page> {
+    Request { file: Arc::clone(file), transfer: Transfer::Read, offset: 0, buffer, len }
+}
+
+#[test]
+fn a_buffer_that_shrinks_gets_no_more_than_it_had_when_it_was_checked() {
+    let Some(mut ring) = ring(1) else { return };
+    let (reader, _writer) = pipe();
+    let whole = 2 * DIRECT_ALIGN;
+    // Long when it is looked at first, short from then on: nothing is looked at twice.
+    let buffer = Page::boxed(&[whole, DIRECT_ALIGN], || {});
+    assert!(ring.begin(fill(&reader, buffer, whole)).is_ok());
+    ring.wait().unwrap();
+    let ended = ring.ended().unwrap();
+    assert_eq!(ended.moved.unwrap(), whole);
+    assert_eq!(ended.buffer.lens, [DIRECT_ALIGN], "asked once");
+    // Short first: more than that is refused, whatever it would say later.
+    let buffer = Page::boxed(&[DIRECT_ALIGN, whole], || {});
+    let refused = ring.begin(fill(&reader, buffer, whole)).err().unwrap();
+    assert_eq!((&refused.buffer.lens[..], ring.under_way()), (&[whole][..], 0));
+}
+
+#[test]
+fn a_buffer_whose_drop_panics_frees_no_other_that_the_kernel_fills() {
+    let Some(mut ring) = ring(2) else { return };
+    let dropped = std::rc::Rc::new(std::cell::Cell::new(0));
+    let ((full, _), (empty, writer)) = (pipe(), pipe());
+    let taken = rustix::io::read(&*empty, &mut [0; 2 * DIRECT_ALIGN]).unwrap();
+    assert_eq!(taken, 2 * DIRECT_ALIGN, "the second request waits for ever");
+    for file in [&full, &empty] {
+        let dropped = std::rc::Rc::clone(&dropped);
+        let buffer = Page::boxed(&[DIRECT_ALIGN], move || {
+            dropped.set(dropped.get() + 1);
+            assert!(dropped.get() > 1, "a buffer whose drop panics");
+        });
+        assert!(ring.begin(fill(file, buffer, DIRECT_ALIGN)).is_ok());
+    }
+    let panicked = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| drop(ring)));
+    assert!(panicked.is_err());
+    assert_eq!(dropped.get(), 1, "the one that had ended");
+    // The kernel may still fill it: its memory is nobody else's.
+    rustix::io::write(&writer, &[9; DIRECT_ALIGN]).unwrap();
+}
+
+#[test]
+fn a_buffer_that_panics_when_it_is_looked_at_is_not_under_way() {
+    let Some(mut ring) = ring(1) else { return };
+    let (reader, _writer) = pipe();
+    let begin = || ring.begin(fill(&reader, Page::boxed(&[], || {}), DIRECT_ALIGN)).is_ok();
+    assert!(std::panic::catch_unwind(std::panic::AssertUnwindSafe(begin)).is_err());
+    assert_eq!(ring.under_way(), 0, "so that the ring does not wait for it when it is dropped");
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(24))]
     /// Transfers of any place and length, some past the page cache and some through it, agree with a vector.

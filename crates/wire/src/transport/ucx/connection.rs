@@ -17,6 +17,7 @@ use tokio::time::{Instant, timeout_at};
 use super::endpoint::{Endpoint, Way};
 use super::inbox::{End, Head, Inbox, Payload};
 use super::worker::{Descriptor, MESSAGE_HEAD, MESSAGE_PAYLOAD, MESSAGE_TAKEN, label};
+use crate::buffer::Loan;
 use crate::deadline::{END_WAIT, LAST_FRAMES_WAIT};
 use crate::header::HEADER_BYTES;
 use crate::limits::{FRAMES_AHEAD_MAX, PAYLOAD_ALONG_MAX};
@@ -153,14 +154,14 @@ impl Link {
         &self,
         header: &[u8; HEADER_BYTES],
         body: &[u8],
-        payload: &[u8],
+        payload: &Loan,
     ) -> Result<(), TransportError> {
         self.wait_for_room().await?;
         let number = self.sent.get() + 1;
         let label = label(self.theirs, number);
         self.is_cut.set(true);
-        let head =
-            self.endpoint.send(MESSAGE_HEAD, [&label[..], header].concat(), body, Way::Along);
+        let (label_and_header, body) = ([&label[..], header].concat(), Loan::from(body.to_vec()));
+        let head = self.endpoint.send(MESSAGE_HEAD, label_and_header, &body, Way::Along);
         let way = if payload.len() > PAYLOAD_ALONG_MAX { Way::Fetched } else { Way::Along };
         let rest = (!payload.is_empty())
             .then(|| self.endpoint.send(MESSAGE_PAYLOAD, label.to_vec(), payload, way));
@@ -197,6 +198,18 @@ impl FrameSender for UcxSender {
         header: &'a [u8; HEADER_BYTES],
         body: &'a [u8],
         payload: &'a [u8],
+    ) -> LocalFuture<'a, Result<(), TransportError>> {
+        Box::pin(async move {
+            let payload = Loan::from(payload.to_vec());
+            self.link.send(header, body, &payload).await
+        })
+    }
+
+    fn send_lent<'a>(
+        &'a mut self,
+        header: &'a [u8; HEADER_BYTES],
+        body: &'a [u8],
+        payload: &'a Loan,
     ) -> LocalFuture<'a, Result<(), TransportError>> {
         Box::pin(self.link.send(header, body, payload))
     }
@@ -278,37 +291,69 @@ impl UcxReceiver {
         count
     }
 
-    async fn receive_payload(&mut self, into: &mut [u8]) -> Result<usize, TransportError> {
+    async fn receive_payload(
+        &mut self,
+        into: &mut Loan,
+        at: usize,
+    ) -> Result<usize, TransportError> {
         if self.payload.is_none() {
             let Some(payload) = self.next(FETCH, Inbox::take_payload).await? else {
                 return Err(TransportError::Truncated { action: FETCH });
             };
             match payload {
                 Payload::Here(bytes) => self.payload = Some((bytes, 0)),
-                Payload::There(from) if from.len() <= into.len() => {
+                Payload::There(from) if from.len() <= into.len() - at => {
                     let len = from.len();
-                    self.fetch(from, into).await?;
+                    self.fetch(from, into, at).await?;
                     self.payload = Some((Vec::new(), 0));
                     return Ok(len);
                 }
                 Payload::There(from) => {
                     // Wanted in pieces, as by who throws it away.
-                    let mut bytes = vec![0; from.len()];
-                    self.fetch(from, &mut bytes).await?;
-                    self.payload = Some((bytes, 0));
+                    self.payload = Some((self.fetch_apart(from).await?, 0));
                 }
             }
         }
+        let into = into.bytes_mut().ok_or_else(TransportError::still_in_use)?;
+        self.give_left(&mut into[at..])
+    }
+
+    /// The same into what was borrowed, which the library must not know.
+    async fn copy_payload(&mut self, into: &mut [u8]) -> Result<usize, TransportError> {
+        if self.payload.is_none() {
+            let bytes = match self.next(FETCH, Inbox::take_payload).await? {
+                Some(Payload::Here(bytes)) => bytes,
+                Some(Payload::There(from)) => self.fetch_apart(from).await?,
+                None => return Err(TransportError::Truncated { action: FETCH }),
+            };
+            self.payload = Some((bytes, 0));
+        }
+        self.give_left(into)
+    }
+
+    fn give_left(&mut self, into: &mut [u8]) -> Result<usize, TransportError> {
         match self.take_left(into) {
             0 => Err(TransportError::Truncated { action: FETCH }),
             count => Ok(count),
         }
     }
 
-    async fn fetch(&self, from: Descriptor, into: &mut [u8]) -> Result<(), TransportError> {
+    /// All of it, to be given out in pieces.
+    async fn fetch_apart(&self, from: Descriptor) -> Result<Vec<u8>, TransportError> {
+        let mut bytes = Loan::from(vec![0; from.len()]);
+        self.fetch(from, &mut bytes, 0).await?;
+        Ok(bytes.into_bytes())
+    }
+
+    async fn fetch(
+        &self,
+        from: Descriptor,
+        into: &mut Loan,
+        at: usize,
+    ) -> Result<(), TransportError> {
         self.check_fetchable()?;
         let endpoint = &self.link.endpoint;
-        self.fetched(endpoint.fetch(from, into).done()).await
+        self.fetched(endpoint.fetch(from, into, at).done()).await
     }
 
     /// Runs `fetching` as long as the peer can give what it has. UCX itself says nothing where the peer gave it up.
@@ -367,6 +412,14 @@ impl FrameReceiver for UcxReceiver {
         &'a mut self,
         into: &'a mut [u8],
     ) -> LocalFuture<'a, Result<usize, TransportError>> {
-        Box::pin(self.receive_payload(into))
+        Box::pin(self.copy_payload(into))
+    }
+
+    fn payload_lent<'a>(
+        &'a mut self,
+        into: &'a mut Loan,
+        from: usize,
+    ) -> LocalFuture<'a, Result<usize, TransportError>> {
+        Box::pin(self.receive_payload(into, from))
     }
 }

@@ -21,6 +21,7 @@ use super::table::{
     OP_USER_DATA, RequestParams, SocketAddress, Started,
 };
 use super::worker::{Descriptor, Worker, checked, endpoint_failed};
+use crate::buffer::{Hold, Loan};
 
 pub(super) struct Endpoint {
     pub(super) worker: Rc<Worker>,
@@ -104,14 +105,15 @@ impl Endpoint {
         }
     }
 
-    /// Starts to send a message; `header` is copied.
-    pub(super) fn send<'a>(
+    /// Starts to send a message.
+    pub(super) fn send(
         self: &Rc<Self>,
         id: c_uint,
         header: Vec<u8>,
-        data: &'a [u8],
+        loan: &Loan,
         way: Way,
-    ) -> Operation<'a> {
+    ) -> Operation {
+        let data = loan.bytes();
         let completion = Rc::new(Completion::default());
         let raw = self.raw.get();
         if raw.is_null() {
@@ -126,8 +128,8 @@ impl Endpoint {
             ..request(message_sent as *const c_void, &completion, memory.as_ref())
         };
         let buffer = if data.is_empty() { null() } else { data.as_ptr() };
-        // SAFETY: the endpoint is open. Header, completion and the handle of the memory belong to the operation, which
-        // also borrows the data; it ends only after the library is done with them.
+        // SAFETY: the endpoint is open. Header, completion, the handle of the memory and a hold on the data belong to the
+        // operation, which ends only after the library is done with them.
         let answer = unsafe {
             (self.worker.table.ucp_am_send_nbx)(
                 raw,
@@ -139,58 +141,64 @@ impl Endpoint {
                 &raw const params,
             )
         };
-        self.started(answer, completion, header, memory)
+        self.started(answer, completion, header, memory, Some(loan.hold()))
     }
 
-    /// Starts to fetch what `from` stands for into the start of `into`, which has room for it.
-    pub(super) fn fetch<'a>(
+    /// Starts to fetch what `from` stands for to behind the first `at` bytes of `into`, where it has room. Fails where
+    /// another operation holds on to these.
+    pub(super) fn fetch(
         self: &Rc<Self>,
         from: Descriptor,
-        into: &'a mut [u8],
-    ) -> Operation<'a> {
-        assert!(from.len() <= into.len(), "a payload has room where it is fetched to");
-        if self.raw.get().is_null() {
+        into: &mut Loan,
+        at: usize,
+    ) -> Operation {
+        let Some(room) = into.bytes_mut().filter(|_| !self.raw.get().is_null()) else {
             return Operation::failed(self, CANCELED);
-        }
+        };
+        let room = &mut room[at..];
+        assert!(from.len() <= room.len(), "a payload has room where it is fetched to");
         let completion = Rc::new(Completion::default());
         let len = from.len();
-        let memory = self.worker.context.handle_to_fill(&into[..len]);
+        let memory = self.worker.context.handle_to_fill(&room[..len]);
+        let target = room.as_mut_ptr();
+        let hold = into.hold();
         let params = request(message_received as *const c_void, &completion, memory.as_ref());
-        // SAFETY: the worker lives. The descriptor is ours, and the library's again from here on. The room
-        // is borrowed by the operation, which also keeps the handle of the memory, and ends only after the library is
-        // done with it.
+        // SAFETY: the worker lives. The descriptor is ours, and the library's again from here on. The operation holds the
+        // room, which nobody else has meanwhile, and the handle of the memory, and ends only after the library is done
+        // with them.
         let answer = unsafe {
             (self.worker.table.ucp_am_recv_data_nbx)(
                 self.worker.raw,
                 from.into_raw(),
-                into.as_mut_ptr().cast(),
+                target.cast(),
                 len,
                 &raw const params,
             )
         };
-        self.started(answer, completion, Vec::new(), memory)
+        self.started(answer, completion, Vec::new(), memory, Some(hold))
     }
 
     /// An operation that is given a handle and refused for it is not tried without: the library may keep a half of
     /// it. The connection ends, and all that comes later goes without.
-    fn started<'a>(
+    fn started(
         self: &Rc<Self>,
         answer: Handle,
         completion: Rc<Completion>,
         header: Vec<u8>,
         memory: Option<Told>,
-    ) -> Operation<'a> {
+        data: Option<Hold>,
+    ) -> Operation {
         let started = Started::from_raw(answer);
         if memory.is_some() && matches!(started, Started::Done(INVALID_PARAM)) {
             self.worker.context.distrust(INVALID_PARAM);
         }
         self.worker.kick();
-        Operation::new(self, started, completion, header, memory)
+        Operation::new(self, started, completion, header, memory, data)
     }
 
     /// Sends a message of a header alone, and does not wait for it.
     pub(super) fn tell(self: &Rc<Self>, id: c_uint, header: Vec<u8>) {
-        self.send(id, header, &[], Way::Along).detach();
+        self.send(id, header, &Loan::from(Vec::new()), Way::Along).detach();
     }
 
     /// Closes it by force: each operation on it ends soon, with an error where it was not done.

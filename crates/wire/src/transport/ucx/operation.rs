@@ -2,13 +2,13 @@
 //!
 //! Invariant: an [`Operation`] ends only after the library has let go of its memory. Dropped earlier it closes
 //! its endpoint by force and waits for that, which takes microseconds: then the peer can write no more either.
+//! It holds that memory, and borrows none: of one that is forgotten the memory stays for ever.
 
 #![expect(unsafe_code, reason = "functions of UCX")]
 
 use std::cell::{Cell, RefCell};
 use std::ffi::c_void;
 use std::future::poll_fn;
-use std::marker::PhantomData;
 use std::rc::Rc;
 use std::task::{Poll, Waker};
 use std::time::Instant;
@@ -16,6 +16,7 @@ use std::time::Instant;
 use super::context::Told;
 use super::endpoint::Endpoint;
 use super::table::{Code, Handle, IN_PROGRESS, OK, Started, Table};
+use crate::buffer::Hold;
 use crate::deadline::LET_GO_WAIT;
 
 /// What its callback tells.
@@ -35,8 +36,7 @@ impl Completion {
     }
 }
 
-/// Borrows its data until it is done. To be dropped, never forgotten.
-pub(super) struct Operation<'a> {
+pub(super) struct Operation {
     endpoint: Rc<Endpoint>,
     /// Null when there is none (any more).
     request: Handle,
@@ -45,16 +45,18 @@ pub(super) struct Operation<'a> {
     header: Vec<u8>,
     /// Registered memory that the data lies in.
     memory: Option<Told>,
-    data: PhantomData<&'a mut [u8]>,
+    /// What the library reads or fills.
+    data: Option<Hold>,
 }
 
-impl<'a> Operation<'a> {
+impl Operation {
     pub(super) fn new(
         endpoint: &Rc<Endpoint>,
         started: Started,
         completion: Rc<Completion>,
         header: Vec<u8>,
         memory: Option<Told>,
+        data: Option<Hold>,
     ) -> Self {
         let request = match started {
             Started::Request(request) => request,
@@ -64,11 +66,11 @@ impl<'a> Operation<'a> {
             }
         };
         let endpoint = Rc::clone(endpoint);
-        Self { endpoint, request, completion, header, memory, data: PhantomData }
+        Self { endpoint, request, completion, header, memory, data }
     }
 
     pub(super) fn failed(endpoint: &Rc<Endpoint>, code: Code) -> Self {
-        Self::new(endpoint, Started::Done(code), Rc::default(), Vec::new(), None)
+        Self::new(endpoint, Started::Done(code), Rc::default(), Vec::new(), None, None)
     }
 
     /// Waits until it is done.
@@ -83,9 +85,7 @@ impl<'a> Operation<'a> {
         .await;
         if code == OK { Ok(()) } else { Err(self.endpoint.worker.table.words(code)) }
     }
-}
 
-impl Operation<'static> {
     /// Leaves it to the worker, which keeps what it needs.
     pub(super) fn detach(mut self) {
         let request = std::mem::replace(&mut self.request, std::ptr::null_mut());
@@ -94,6 +94,7 @@ impl Operation<'static> {
                 _completion: Rc::clone(&self.completion),
                 _header: std::mem::take(&mut self.header),
                 _memory: self.memory.take(),
+                _data: self.data.take(),
             };
             let worker = &self.endpoint.worker;
             worker.detach(Detached { table: worker.table, request, kept: Some(kept) });
@@ -101,7 +102,7 @@ impl Operation<'static> {
     }
 }
 
-impl Drop for Operation<'_> {
+impl Drop for Operation {
     fn drop(&mut self) {
         if self.request.is_null() {
             return;
@@ -137,6 +138,7 @@ struct Kept {
     _completion: Rc<Completion>,
     _header: Vec<u8>,
     _memory: Option<Told>,
+    _data: Option<Hold>,
 }
 
 impl Detached {

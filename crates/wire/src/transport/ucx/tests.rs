@@ -12,6 +12,7 @@ use tokio::sync::mpsc;
 use tokio::task::{AbortHandle, LocalSet, spawn_local};
 
 use super::*;
+use crate::buffer::Loan;
 use crate::handshake::{self, Credentials, Lane, LinkId, PeerIdentity, Session};
 use crate::header::{FrameKind, HEADER_BYTES};
 use crate::secret::Secret;
@@ -409,6 +410,75 @@ async fn a_silent_peer_can_be_given_up() {
         assert_eq!(fetched.expect("not for ever").unwrap(), payload.len());
     };
     LocalSet::new().run_until(test).await;
+}
+
+/// A buffer that says when it is freed.
+struct Noted(Vec<u8>, std::sync::Arc<std::sync::atomic::AtomicBool>);
+
+impl AsRef<[u8]> for Noted {
+    fn as_ref(&self) -> &[u8] {
+        &self.0
+    }
+}
+
+impl AsMut<[u8]> for Noted {
+    fn as_mut(&mut self) -> &mut [u8] {
+        &mut self.0
+    }
+}
+
+impl Drop for Noted {
+    fn drop(&mut self) {
+        self.1.store(true, std::sync::atomic::Ordering::Relaxed);
+    }
+}
+
+/// UCX may use the buffer of a forgotten transfer for as long as the process runs: nobody changes or frees it.
+#[tokio::test]
+async fn the_buffer_of_a_forgotten_transfer_stays() {
+    let Some(pair) = two() else { return };
+    let test = async {
+        for sends in [true, false] {
+            let mut listener = pair.listen(&"tcp:127.0.0.1:0".parse().unwrap()).await.unwrap();
+            let address = listener.address();
+            let (near, far) = tokio::join!(pair.connect(&address), listener.accept());
+            let (mut near, mut far) = (near.unwrap(), far.unwrap());
+            let is_freed = std::sync::Arc::default();
+            let buffer = Noted(vec![0; 1 << 20], std::sync::Arc::clone(&is_freed));
+            let mut loan = Loan::new(Box::new(buffer), 1 << 20);
+            let payload = vec![1; 1 << 20];
+            let mut sending = far.sender.send(&[0; HEADER_BYTES], b"", &payload);
+            let is_pending = if sends {
+                let mut moving = near.sender.send_lent(&[0; HEADER_BYTES], b"", &loan);
+                let polled = is_pending_after_a_poll(&mut moving);
+                std::mem::forget(moving);
+                polled
+            } else {
+                let head = async {
+                    near.receiver.header().await.unwrap().unwrap();
+                    // Its payload is announced behind it.
+                    tokio::time::sleep(Duration::from_millis(100)).await;
+                };
+                tokio::select! {
+                    () = head => {}
+                    sent = &mut sending => panic!("{sent:?}"),
+                }
+                let mut moving = near.receiver.payload_lent(&mut loan, 0);
+                let polled = is_pending_after_a_poll(&mut moving);
+                std::mem::forget(moving);
+                polled
+            };
+            assert!(is_pending, "under way");
+            assert!(loan.bytes_mut().is_none() && loan.end().is_none());
+            assert!(!is_freed.load(std::sync::atomic::Ordering::Relaxed), "UCX may use it");
+        }
+    };
+    LocalSet::new().run_until(test).await;
+}
+
+/// Once; whether it has more to do.
+fn is_pending_after_a_poll<T>(future: &mut LocalFuture<'_, T>) -> bool {
+    future.as_mut().poll(&mut std::task::Context::from_waker(std::task::Waker::noop())).is_pending()
 }
 
 /// A connection that is dropped with a payload on its way in either direction is closed for the other side, too.

@@ -173,7 +173,7 @@ impl Worker {
             }
             tokio::select! {
                 () = self.kick.notified() => {}
-                ready = events.readable() => ready?.clear_ready(),
+                ready = events.readable() => ready?,
             }
         }
     }

@@ -4,6 +4,7 @@
 #![expect(unsafe_code, reason = "a UCX that refuses")]
 
 use std::cell::UnsafeCell;
+use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -12,7 +13,7 @@ use super::super::table::{Code, Handle, INVALID_PARAM, MemoryParams, Table, libr
 use super::*;
 use crate::Arena;
 use crate::arena::Slot;
-use crate::buffer::BoxBuffer;
+use crate::buffer::{BoxBuffer, Loan};
 
 const MIB: usize = 1 << 20;
 
@@ -68,23 +69,46 @@ async fn connected(pair: &Upgraded) -> (Connection, Connection) {
     (near.unwrap(), far.unwrap())
 }
 
-async fn moved(near: &mut Connection, far: &mut Connection, bytes: &mut [u8], seed: usize) {
-    let pattern: Vec<u8> = (0..bytes.len()).map(|at| (at * 7 + (at >> 9) + seed) as u8).collect();
-    bytes.copy_from_slice(&pattern);
-    let mut received = vec![0; bytes.len()];
-    let (sent, ()) = tokio::join!(near.sender.send(&[1; HEADER_BYTES], b"", bytes), async {
+/// A piece of a slot.
+struct Piece(Slot, Range<usize>);
+
+impl AsRef<[u8]> for Piece {
+    fn as_ref(&self) -> &[u8] {
+        &self.0.as_ref()[self.1.clone()]
+    }
+}
+
+impl AsMut<[u8]> for Piece {
+    fn as_mut(&mut self) -> &mut [u8] {
+        &mut self.0.as_mut()[self.1.clone()]
+    }
+}
+
+/// The slot of that number.
+fn slot(arena: &Arena, index: u32) -> Slot {
+    let slots: Vec<Slot> = std::iter::from_fn(|| arena.try_take()).collect();
+    slots.into_iter().find(|slot| slot.index() == index).expect("nobody has it")
+}
+
+async fn moved(near: &mut Connection, far: &mut Connection, buffer: BoxBuffer, seed: usize) {
+    let len = (*buffer).as_ref().len();
+    let mut loan = Loan::new(buffer, len);
+    let pattern: Vec<u8> = (0..len).map(|at| (at * 7 + (at >> 9) + seed) as u8).collect();
+    loan.bytes_mut().unwrap().copy_from_slice(&pattern);
+    let mut received = vec![0; len];
+    let (sent, ()) = tokio::join!(near.sender.send_lent(&[1; HEADER_BYTES], b"", &loan), async {
         far.receiver.header().await.unwrap().unwrap();
         assert_eq!(far.receiver.payload(&mut received).await.unwrap(), pattern.len());
     });
     sent.unwrap();
     assert!(received == pattern, "sent");
-    bytes.fill(0);
+    loan.bytes_mut().unwrap().fill(0);
     let (sent, ()) = tokio::join!(far.sender.send(&[2; HEADER_BYTES], b"", &pattern), async {
         near.receiver.header().await.unwrap().unwrap();
-        assert_eq!(near.receiver.payload(bytes).await.unwrap(), pattern.len());
+        assert_eq!(near.receiver.payload_lent(&mut loan, 0).await.unwrap(), pattern.len());
     });
     sent.unwrap();
-    assert!(*bytes == pattern, "fetched");
+    assert!(loan.bytes() == pattern, "fetched");
 }
 
 /// The handle goes with what lies in registered memory as a whole, and with nothing else; bytes are right in any case.
@@ -93,17 +117,15 @@ async fn handles_are_told_inside_and_not_across_the_edge() {
     const HALF: usize = MIB / 2;
     let Some(pair) = two() else { return };
     let arena = Arena::create(3).unwrap();
-    let mut slots: Vec<Slot> = (0..3).map(|_| arena.try_take().unwrap()).collect();
-    slots.sort_by_key(Slot::index);
-    let middle = Middle { arena, dropped: Arc::default() };
+    let middle = Middle { arena: arena.clone(), dropped: Arc::default() };
     let ucx = &pair.connecting;
     let registered = ucx.register(Region::new(middle));
     assert_eq!(ucx.registered_bytes(), 2 * MIB);
     let test = async {
         let (mut near, mut far) = connected(&pair).await;
         let mut seed = 0;
-        // A slot, which bytes of it, and whether a handle is told of them: once to send and once to fetch.
-        for (slot, range, is_told) in [
+        // Which slot, which bytes of it, and whether a handle is told of them: once to send and once to fetch.
+        for (index, range, is_told) in [
             (0, 0..HALF, false),
             (0, HALF - 1..MIB, false),
             (0, HALF..MIB, true),
@@ -117,17 +139,18 @@ async fn handles_are_told_inside_and_not_across_the_edge() {
         ] {
             seed += 1;
             let before = ucx.told();
-            moved(&mut near, &mut far, &mut slots[slot].as_mut()[range.clone()], seed).await;
+            let piece = Piece(slot(&arena, index), range.clone());
+            moved(&mut near, &mut far, Box::new(piece), seed).await;
             let expected = if is_told { 2 } else { 0 };
-            assert_eq!(ucx.told() - before, expected, "slot {slot}, {range:?}");
+            assert_eq!(ucx.told() - before, expected, "slot {index}, {range:?}");
         }
         let before = ucx.told();
-        moved(&mut near, &mut far, &mut vec![0; MIB], 0).await;
+        moved(&mut near, &mut far, Box::new(vec![0; MIB]), 0).await;
         assert_eq!(ucx.told(), before, "other memory");
         // As it began, on a connection that is there: it is used no more.
         drop(registered);
         assert_eq!(ucx.registered_bytes(), 0);
-        moved(&mut near, &mut far, &mut slots[1].as_mut()[..], 1).await;
+        moved(&mut near, &mut far, Box::new(slot(&arena, 1)), 1).await;
         assert_eq!((ucx.told(), ucx.refusal()), (before, None));
     };
     LocalSet::new().run_until(test).await;
@@ -141,15 +164,14 @@ async fn slots_are_registered_once() {
     let _registered = one.register_when_used(Region::new(arena.clone()));
     assert_eq!(one.registered_bytes(), 0);
     let test = async {
-        let (mut first, mut second) = (arena.take(), arena.take());
+        let mut slots = [0, 1].map(|_| Loan::new(Box::new(arena.take()), MIB));
         // Each round takes a new worker.
         for round in 0..3 {
             let (mut near, mut far) = sessions(&one, &other).await;
             assert_eq!((near.over, far.over), (Carrier::Ucx, Carrier::Ucx));
-            for slot in [&mut first, &mut second] {
-                let bytes = slot.as_mut();
-                bytes.fill(round);
-                let sending = near.sender.send(FrameKind::Request, 3, b"body", bytes);
+            for loan in &mut slots {
+                loan.bytes_mut().unwrap().fill(round);
+                let sending = near.sender.send_lent(FrameKind::Request, 3, b"body", loan);
                 let (sent, ()) = tokio::join!(sending, async {
                     far.receiver.next().await.unwrap().unwrap();
                     let mut received = vec![9; MIB];
@@ -189,7 +211,7 @@ async fn where_registration_is_refused_all_goes_on() {
     let pair = Upgraded { connecting: one, listening: other };
     let test = async {
         let (mut near, mut far) = connected(&pair).await;
-        moved(&mut near, &mut far, &mut arena.take().as_mut()[..], 3).await;
+        moved(&mut near, &mut far, Box::new(arena.take()), 3).await;
         assert_eq!(pair.connecting.told(), 0);
     };
     LocalSet::new().run_until(test).await;
@@ -222,15 +244,15 @@ async fn a_handle_that_is_refused_is_told_no_more() {
         let pair = Upgraded { connecting: one, listening: other };
         let test = async {
             let (mut near, mut far) = connected(&pair).await;
-            let mut slot = arena.take();
+            let mut loan = Loan::new(Box::new(arena.take()), MIB);
             let failed = if sends {
-                near.sender.send(&[1; HEADER_BYTES], b"", slot.as_ref()).await.unwrap_err()
+                near.sender.send_lent(&[1; HEADER_BYTES], b"", &loan).await.unwrap_err()
             } else {
                 let payload = vec![1; MIB];
                 let sending = far.sender.send(&[1; HEADER_BYTES], b"", &payload);
                 let fetching = async {
                     near.receiver.header().await.unwrap().unwrap();
-                    near.receiver.payload(slot.as_mut()).await.unwrap_err()
+                    near.receiver.payload_lent(&mut loan, 0).await.unwrap_err()
                 };
                 tokio::select! {
                     failed = fetching => failed,
@@ -244,7 +266,7 @@ async fn a_handle_that_is_refused_is_told_no_more() {
             assert!(refusal.starts_with("a handle was refused"), "{refusal}");
             let told = pair.connecting.told();
             let (mut near, mut far) = connected(&pair).await;
-            moved(&mut near, &mut far, &mut slot.as_mut()[..], 3).await;
+            moved(&mut near, &mut far, loan.end().expect("let go of"), 3).await;
             assert_eq!(pair.connecting.told(), told);
         };
         LocalSet::new().run_until(test).await;
@@ -279,8 +301,7 @@ async fn registered_memory_outlives_what_is_on_its_way() {
             // Its payload is announced behind its header.
             tokio::time::sleep(wait).await;
             let arena = Arena::create(3).unwrap();
-            let slots: Vec<Slot> = (0..3).map(|_| arena.try_take().unwrap()).collect();
-            let mut slot = slots.into_iter().find(|slot| slot.index() == 1).unwrap();
+            let mut loan = Loan::new(Box::new(slot(&arena, 1)), MIB);
             let dropped = Arc::new(AtomicUsize::new(0));
             let middle = Middle { arena, dropped: Arc::clone(&dropped) };
             let registered = transport.register(Region::new(middle));
@@ -290,9 +311,9 @@ async fn registered_memory_outlives_what_is_on_its_way() {
             }
             let header = [0; HEADER_BYTES];
             let mut moving: LocalFuture<'_, bool> = if sends {
-                Box::pin(async { sender.send(&header, b"", slot.as_ref()).await.is_ok() })
+                Box::pin(async { sender.send_lent(&header, b"", &loan).await.is_ok() })
             } else {
-                Box::pin(async { receiver.payload(slot.as_mut()).await.is_ok() })
+                Box::pin(async { receiver.payload_lent(&mut loan, 0).await.is_ok() })
             };
             assert!(tokio::time::timeout(wait, &mut moving).await.is_err(), "nobody takes it");
             assert_eq!(transport.told(), told + 1);
@@ -306,15 +327,12 @@ async fn registered_memory_outlives_what_is_on_its_way() {
             }
             drop(moving);
             assert!(!is_mapped() && transport.registered_bytes() == 0, "let go");
-            slot.as_mut().fill(4);
+            loan.bytes_mut().expect("let go of").fill(4);
             if !is_killed {
                 peer.signal(Signal::CONT);
                 tokio::time::sleep(wait).await;
             }
-            assert!(
-                slot.as_ref().iter().all(|byte| *byte == 4),
-                "written to after it was given up"
-            );
+            assert!(loan.bytes().iter().all(|byte| *byte == 4), "written to after it was given up");
         }
         assert_eq!(transport.refusal(), None);
     };
