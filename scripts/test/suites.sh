@@ -17,7 +17,7 @@ foreign_suites=(gfarm mpiio s3 fsx-cache pjdfstest pjdfstest-6.1 mpiio-romio ssh
 foreign_suites+=(fio-cache mpiio-foreign fsx fsx-6.1 fio fio-6.1)
 # Run by --long, alone, each in at most half an hour; the last result of each is kept in docs/results/long.md.
 long_suites=(sim-links sim-restarts sim-cuts sim-losses sim-power-cut sim-tier sim-tier-cut sim-scale)
-long_suites+=(fuzz-long fuzz-guided asan flips-long entries-long files-long swap-long appends-long areas-mpi4py s3-versitygw)
+long_suites+=(fuzz-long fuzz-guided asan tsan flips-long entries-long files-long swap-long appends-long areas-mpi4py s3-versitygw)
 long_suites+=(fresh-demo fresh-checks fresh-e2e fresh-islands packages packages-same)
 
 # about SUITE: what it runs, for docs/results/tests.md.
@@ -81,7 +81,7 @@ seconds_max() {
   case $1 in
     clippy | build | bench | deny | site | unit) echo 1500 ;;
     e2e* | mpiio* | areas | cached | s3 | gfarm) echo 1500 ;;
-    sim-* | *-long | fuzz-guided | asan | areas-mpi4py | s3-versitygw | fresh-* | packages*) echo 1800 ;;
+    sim-* | *-long | fuzz-guided | asan | tsan | areas-mpi4py | s3-versitygw | fresh-* | packages*) echo 1800 ;;
     *) echo 600 ;;
   esac
 }
@@ -276,20 +276,41 @@ suite_fuzz-guided() {
 }
 # Where unsafe code is: memory that is used after it was freed, or past its end. Needs a nightly compiler.
 suite_asan() {
-  cargo +nightly --version >/dev/null 2>&1 || { echo "SKIP asan: a sanitizer needs a nightly compiler (rustup toolchain install nightly)"; return; }
+  has_nightly asan || return 0
   # What lives as long as the process is no leak.
   RUSTFLAGS=-Zsanitizer=address ASAN_OPTIONS=detect_leaks=0 instrumented asan cargo +nightly test \
-    -p hayase-wire -p hayase-store -p hayase-dynlib -p hayase-container -p hayase-fuzz
+    -p hayase-wire -p hayase-store -p hayase-dynlib -p hayase-container -p hayase-tier -p hayase-mpi -p hayase-fuzz
+}
+has_nightly() {
+  cargo +nightly --version >/dev/null 2>&1 && return
+  echo "SKIP $1: a sanitizer needs a nightly compiler (rustup toolchain install nightly)"
+  return 1
+}
+# Threads that use memory at once without a lock. The standard library is compiled the same way: each lock of one that was
+# not would count as none, and what it protects as a race.
+suite_tsan() {
+  has_nightly tsan || return 0
+  [ -d "$(nightly_library)" ] ||
+    { echo "SKIP tsan: it needs the source of the standard library (rustup component add rust-src --toolchain nightly)"; return; }
+  # UCX is compiled as it always is, and its threads end the sanitizer.
+  skipped=ucx RUSTFLAGS=-Zsanitizer=thread instrumented tsan cargo +nightly test -Zbuild-std \
+    -p hayase-wire -p hayase-store -p hayase-client -p hayase-fuse
+}
+nightly_library() { echo "$(rustc +nightly --print sysroot)/lib/rustlib/src/rust/library"; }
+# With the crates that the standard library is made of.
+fetch_tsan() {
+  cargo +nightly --version >/dev/null 2>&1 || return 0 # the suite says so
+  [ -d "$(nightly_library)" ] || rustup component add rust-src --toolchain nightly >/dev/null || return
+  cargo +nightly fetch --locked --quiet --manifest-path "$(nightly_library)/Cargo.toml"
 }
 # instrumented NAME CARGO...: tests that are compiled in another way, in a directory that is removed afterwards. With a
-# target, so that build scripts are compiled as always.
+# target, so that build scripts are compiled as always. Tests of $skipped do not run.
 instrumented() {
   local name=$1 host status=0
   shift
   host=$(rustc -vV | sed -n 's/^host: //p')
-  own_directory "$name" || return 1
-  CARGO_PROFILE_DEV_DEBUG=line-tables-only "$@" --locked --target "$host" --target-dir "$own" -- --show-output || status=1
-  rm -rf "$own"
+long_suites=(sim-links sim-restarts sim-cuts sim-losses sim-power-cut sim-tier sim-tier-cut sim-scale)
+long_suites+=(fuzz-long fuzz-guided asan tsan flips-long entries-long files-long swap-long appends-long areas-mpi4py s3-versitygw)
   return $status
 }
 # Damages of files that a killed job has left.

@@ -11,7 +11,7 @@ use crate::header::{FrameKind, HEADER_BYTES, Header, TAG_BYTES};
 use crate::limits::{BODY_BYTES_MAX, PAYLOAD_BYTES_MAX};
 
 /// Nothing here takes nearly as long, unless it hangs, also on a machine under load.
-const WAIT: Duration = Duration::from_secs(120);
+const WAIT: Duration = Duration::from_secs(300);
 /// Long enough for a thing to happen that must not.
 const PAUSE: Duration = Duration::from_millis(30);
 /// More than any transport may keep for a receiver that does not read.
