@@ -169,7 +169,7 @@ impl Node {
             return Ok(PeerReply::Done); // The tier has never seen it.
         }
         let cache = self.cache()?;
-        self.have_numbers(1).await?;
+        self.names_disk.have_numbers(1).await?;
         let path = self.tier_path_of(place).await?;
         let version = shown.version.map(stored_version);
         let sent = shown.sent.map(|(size, at)| (size, stored_time(at)));
