@@ -64,7 +64,7 @@ pub(crate) mod object_moves;
 pub(crate) mod order;
 pub(crate) mod paths;
 mod recorded;
-mod rewriting;
+pub(crate) mod rewriting;
 mod striped_copy;
 pub(crate) mod synced;
 pub(crate) mod tombstones;
@@ -354,7 +354,9 @@ impl Cache {
         }
         let (ino, state, path) = (record.ino, record.state, record.path.clone());
         self.ledger.borrow_mut().put(record).map_err(ledger_refused)?;
-        self.look_at_ledger();
+        if self.ledger.borrow().is_long() {
+            self.ledger_is_long.notify_one();
+        }
         let mut not_durable = self.not_durable.borrow_mut();
         if state.is_safe() {
             not_durable.remove(&ino);
@@ -364,12 +366,6 @@ impl Cache {
             self.order.borrow_mut().begun(ino, &path);
         }
         Ok(())
-    }
-
-    fn look_at_ledger(&self) {
-        if self.ledger.borrow().is_long() {
-            self.ledger_is_long.notify_one();
-        }
     }
 
     /// The file was renamed over another one, and may have to wait for its turn.
@@ -426,7 +422,9 @@ impl Cache {
         if let Err(error) = self.ledger.borrow_mut().remove(ino) {
             tracing::error!(%ino, %error, "the end of a file could not be written down");
         }
-        self.look_at_ledger();
+        if self.ledger.borrow().is_long() {
+            self.ledger_is_long.notify_one();
+        }
         self.not_durable.borrow_mut().remove(&ino);
         self.order.borrow_mut().lost(ino);
         self.active.borrow_mut().remove(&ino);

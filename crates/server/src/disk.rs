@@ -3,10 +3,10 @@
 use std::sync::Arc;
 
 use hayase_wire::message::Refused;
+use rustix::io::Errno;
 use tokio::sync::Semaphore;
 
 use crate::limits::DISK_THREADS;
-use crate::node::libc_errno::EIO;
 
 /// Where work is done that waits for a disk.
 pub(crate) enum Disk {
@@ -46,6 +46,8 @@ impl Disk {
             drop(permit);
             result
         });
-        done.await.unwrap_or_else(|_| Err(Refused::because(EIO, "a disk thread panicked")))
+        done.await.unwrap_or_else(|_| {
+            Err(Refused::because(Errno::IO.raw_os_error(), "a disk thread panicked"))
+        })
     }
 }

@@ -244,7 +244,7 @@ impl Node {
         if !self.handed_on.is_idle() && !self.homes.takes_gathered(ino, node) {
             self.handed_on.until_settled(ino).await;
         }
-        self.late_durable().await;
+        self.homes.late.until_durable(&self.names_disk).await;
     }
 
     /// What `node` may keep of attributes that it is about to be told.
@@ -279,22 +279,11 @@ impl Node {
     }
 
     /// Before anybody goes on without those who are late: whoever does is woken later, and waits until a power cut does
-    /// not change it either ([`Node::late_durable`]).
+    /// not change it either ([`Late::until_durable`]).
     pub(crate) fn keep_late(&self) {
         let keep = |late: &[_]| self.names.keep_late(late);
         if let Err(error) = self.homes.late.keep(keep) {
             tracing::error!(%error, "whose gathered bytes come too late is forgotten if this server is killed");
-        }
-    }
-
-    /// What was kept of those who are late survives a power cut.
-    pub(crate) async fn late_durable(&self) {
-        let Some(written) = self.homes.late.not_durable() else { return };
-        match self.names_synced().await {
-            Ok(()) => self.homes.late.durable(written),
-            Err(error) => {
-                tracing::error!(%error, "whose gathered bytes come too late is forgotten if the power fails");
-            }
         }
     }
 

@@ -9,6 +9,7 @@ use std::collections::BTreeSet;
 use hayase_layout::{InodeId, NodeId};
 
 use crate::home::{Event, Home};
+use crate::names_disk::NamesDisk;
 
 /// See the module.
 #[derive(Default)]
@@ -98,13 +99,24 @@ impl Late {
         Ok(())
     }
 
+    /// What was kept survives a power cut, unless that can not be had.
+    pub(crate) async fn until_durable(&self, names: &NamesDisk) {
+        let Some(written) = self.not_durable() else { return };
+        match names.sync().await {
+            Ok(()) => self.durable(written),
+            Err(error) => {
+                tracing::error!(%error, "whose gathered bytes come too late is forgotten if the power fails");
+            }
+        }
+    }
+
     /// What was kept last, if a power cut may forget it: to be passed to [`Late::durable`] after a sync that begins now.
-    pub(crate) fn not_durable(&self) -> Option<u64> {
+    fn not_durable(&self) -> Option<u64> {
         (self.durable.get() < self.written.get()).then(|| self.written.get())
     }
 
     /// So much of what was kept survives a power cut.
-    pub(crate) fn durable(&self, written: u64) {
+    fn durable(&self, written: u64) {
         self.durable.set(self.durable.get().max(written));
     }
 }

@@ -123,6 +123,14 @@ impl Membership {
         now.released >= now.epoch && self.unreleased.borrow().is_empty()
     }
 
+    /// As server 0: what would be known if these were declared lost, and whether that is anything new.
+    fn with_lost(&self, silent: &[ServerId]) -> (MembersNow, bool) {
+        let coordinator = self.coordinator.borrow();
+        let mut members = self.now.borrow().clone();
+        let declares = coordinator.as_ref().is_some_and(|c| c.declare(&mut members, silent));
+        (members, declares)
+    }
+
     /// As server 0: who is to be told the latest now.
     fn to_tell(&self) -> Vec<ServerId> {
         let (coordinator, now) = (self.coordinator.borrow(), self.now.borrow());
@@ -312,7 +320,7 @@ impl Node {
         loop {
             let still: Vec<_> = self.suspects().into_iter().map(|(server, _)| server).collect();
             silent.retain(|server| still.contains(server));
-            let (members, declares) = self.with_lost(&silent);
+            let (members, declares) = self.membership.with_lost(&silent);
             if kept.map_or(!declares, |kept| kept.says_the_same(&members)) {
                 if declares {
                     self.take(members);
@@ -325,14 +333,6 @@ impl Node {
             // Meanwhile one of them may have come back, or another one that was lost.
             kept = Some(members);
         }
-    }
-
-    /// As server 0: what would be known if these were declared lost, and whether that is anything new.
-    fn with_lost(&self, silent: &[ServerId]) -> (MembersNow, bool) {
-        let coordinator = self.membership.coordinator.borrow();
-        let mut members = self.membership.now.borrow().clone();
-        let declares = coordinator.as_ref().is_some_and(|c| c.declare(&mut members, silent));
-        (members, declares)
     }
 
     /// As server 0: who has been silent for too long, and whether it does not matter why.
@@ -410,7 +410,7 @@ impl Node {
             .map_err(|error| Refused::because(libc_errno::EIO, error.to_string()))
             .and_then(|bytes| self.names.keep_members(bytes).map_err(meta_refused));
         let kept = match kept {
-            Ok(()) => self.names_synced().await,
+            Ok(()) => self.names_disk.sync().await,
             refused => refused,
         };
         if let Err(error) = kept {

@@ -17,7 +17,6 @@ use hayase_wire::message::{
 use crate::answers::Answers;
 use crate::appends::Appends;
 use crate::cache::Cache;
-use crate::catching_up::CatchingUp;
 use crate::clients::Clients;
 use crate::direct::DirectIo;
 use crate::directories::Directories;
@@ -36,6 +35,7 @@ use crate::keyed_lock::KeyedLock;
 use crate::limits;
 use crate::locks::Locks;
 use crate::membership::Membership;
+use crate::names_disk::NamesDisk;
 use crate::network::Network;
 use crate::peer_service::rename::RenameHolds;
 use crate::peers::Peers;
@@ -78,8 +78,9 @@ pub(crate) struct Node {
     pub(crate) cache: Option<Cache>,
     /// Which transport it speaks, and why.
     pub(crate) network: Network,
-    pub(crate) disk: Disk,
-    pub(crate) catching_up: CatchingUp,
+    pub(crate) disk: Rc<Disk>,
+    /// Where the names wait for it.
+    pub(crate) names_disk: Rc<NamesDisk>,
     pub(crate) direct: DirectIo,
     /// What moves between parts and buffers.
     pub(crate) ranges: Ranges,

@@ -24,10 +24,10 @@ use hayase_layout::NodeId;
 use hayase_wire::BoxBuffer;
 use hayase_wire::message::{OnceId, PeerReply, PeerRequest, Refused};
 
-use crate::catching_up::may_commit;
 use crate::grace::{is_served_in_grace, tells_links};
 use crate::kept_names::{Here, Visit};
 use crate::locks::{LockOwner, Ticket};
+use crate::names_disk::may_commit;
 use crate::node::{Local, Node, libc_errno};
 use crate::peers::Served;
 use locks::wish_of;
@@ -61,7 +61,7 @@ impl Node {
         }
         self.until_handed_on(from, &request).await;
         if may_commit(&request)
-            && let Err(refused) = self.names_keep_up().await
+            && let Err(refused) = self.names_disk.keep_up().await
         {
             return PeerReply::Refused(refused).into();
         }
@@ -164,7 +164,7 @@ impl Node {
         use PeerRequest as R;
         match request {
             R::CreateInode { node, layout } => {
-                self.have_numbers(1).await?;
+                self.names_disk.have_numbers(1).await?;
                 self.know_path(node.parent).await?;
                 self.create_inode(&node, layout, from)
             }

@@ -19,7 +19,7 @@ use hayase_wire::{
 };
 use tokio::task::LocalSet;
 
-use crate::cache::Cache;
+use crate::cache::{Cache, rewriting};
 use crate::clients::Clients;
 use crate::direct::DirectIo;
 use crate::failed_names::Exit;
@@ -33,6 +33,7 @@ use crate::limits::{LOCKS_MAX, TIER_THREADS};
 use crate::local::LocalServer;
 use crate::locks::Locks;
 use crate::membership::Membership;
+use crate::names_disk::NamesDisk;
 use crate::node::{Counters, Node};
 use crate::peers::{PeerService, Peers};
 use crate::ranges::Ranges;
@@ -104,7 +105,12 @@ async fn run(
     if node.cache.is_some() {
         node.make_cache_root()?;
         tasks.spawn_local(Rc::clone(&node).keep_flushing());
-        tasks.spawn_local(Rc::clone(&node).keep_ledger_short());
+        let this = Rc::clone(&node);
+        tasks.spawn_local(async move {
+            if let Some(cache) = &this.cache {
+                rewriting::keep_short(cache, &this.disk).await;
+            }
+        });
     }
     tasks.spawn_local(Rc::clone(&node).watch_homes());
     node.recover().await;
@@ -275,6 +281,8 @@ fn node(
     };
     let membership = Membership::new(server, settings.servers, kept, &known);
     let life = ground.life();
+    let disk = Rc::new(ground.disk);
+    let names_disk = NamesDisk::new(&names, &disk);
     Ok(Rc::new(Node {
         me: settings.server,
         node: settings.node,
@@ -288,11 +296,11 @@ fn node(
         parts,
         area: settings.area,
         cache,
-        direct: DirectIo::new(stores.slots.clone(), settings.direct_io && ground.disk.waits()),
+        direct: DirectIo::new(stores.slots.clone(), settings.direct_io && disk.waits()),
         ranges: Ranges::default(),
         network: ground.network,
-        disk: ground.disk,
-        catching_up: Default::default(),
+        names_disk,
+        disk,
         clock: ground.clock,
         homes: Homes::new(Late::from_former_life(late)),
         kept_room: Default::default(),

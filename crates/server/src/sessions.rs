@@ -298,7 +298,7 @@ impl Node {
             }
             self.tell_lost(lost.into_iter().collect()).await;
             self.names.keep_own_loss(loss).map_err(meta_refused)?;
-            self.names_synced().await?;
+            self.names_disk.sync().await?;
         }
         *is_done = true;
         Ok(())
@@ -325,7 +325,7 @@ impl Node {
             }
         }
         self.keep_late();
-        self.late_durable().await;
+        self.homes.late.until_durable(&self.names_disk).await;
         if holding.last {
             // What its former life has handed on must not come after what this one is going to.
             self.handed_on.until_all_settled(&self.homes.known_to(node)).await;

@@ -11,7 +11,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use hayase_layout::{InodeId, ServerId};
-use hayase_store::{PartId, ops};
+use hayase_store::{Namespace, PartId, ops};
 use hayase_wire::message::{PeerReply, PeerRequest, Refused};
 
 use crate::convert::{meta_refused, part_refused};
@@ -60,23 +60,17 @@ impl Node {
     /// Of this home's files. A file may be made while the names are synced, which has its part first: so they are looked
     /// for again after that, and then nothing is waited for.
     async fn remove_own_strays(&self, parts: &[PartId]) -> Result<usize, Refused> {
-        let candidates = self.own_strays(parts);
+        let candidates = strays_of(&self.names, parts);
         if candidates.is_empty() {
             return Ok(0);
         }
-        self.names_synced().await?;
-        let strays = self.own_strays(&candidates);
+        self.names_disk.sync().await?;
+        let strays = strays_of(&self.names, &candidates);
         for part in &strays {
             tracing::debug!(%part, "a part without a file");
             self.parts.remove(*part).map_err(part_refused)?;
         }
         Ok(strays.len())
-    }
-
-    fn own_strays(&self, parts: &[PartId]) -> Vec<PartId> {
-        let txn = self.names.begin();
-        let is_stray = |part: &PartId| matches!(ops::get_inode(&txn, part.ino), Ok(None));
-        parts.iter().copied().filter(is_stray).collect()
     }
 
     async fn remove_strays(
@@ -111,8 +105,15 @@ impl Node {
             }
         }
         if !gone.is_empty() {
-            self.names_synced().await?;
+            self.names_disk.sync().await?;
         }
         Ok(PeerReply::Gone(gone))
     }
+}
+
+/// Those of which there is no record in the names of their home.
+fn strays_of(names: &Namespace, parts: &[PartId]) -> Vec<PartId> {
+    let txn = names.begin();
+    let is_stray = |part: &PartId| matches!(ops::get_inode(&txn, part.ino), Ok(None));
+    parts.iter().copied().filter(is_stray).collect()
 }

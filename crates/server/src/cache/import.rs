@@ -43,7 +43,7 @@ impl Node {
             remember(&cache.absent, place.clone(), Instant::now());
             return Ok(None);
         };
-        self.have_numbers(1).await?;
+        self.names_disk.have_numbers(1).await?;
         let _held = self.name_locks.lock(place.clone()).await;
         self.bind_imported(place, &path, &imported, Some(asked)).await
     }
@@ -171,7 +171,7 @@ impl Node {
     ) -> Result<PeerReply, Refused> {
         let asked = Instant::now().checked_sub(age);
         let above = self.directory_path(dir).await?;
-        self.have_numbers(entries.len()).await?;
+        self.names_disk.have_numbers(entries.len()).await?;
         for entry in entries {
             let place = Place { parent: dir, name: entry.name.clone() };
             if self.bound(&place)?.is_some() || self.name_locks.is_locked(&place) {

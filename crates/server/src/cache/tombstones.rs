@@ -174,7 +174,7 @@ impl Node {
             return Ok(PeerReply::Done); // The tier has never seen it.
         }
         let cache = self.cache()?;
-        self.have_numbers(1).await?;
+        self.names_disk.have_numbers(1).await?;
         let path = self.tier_path_of(place).await?;
         let version = shown.version.map(stored_version);
         if let Some(version) = version.filter(|_| is_renamed) {

@@ -234,8 +234,8 @@ impl Node {
         place: &Place,
         once: Option<OnceId>,
     ) -> Result<Made, Refused> {
-        self.names_keep_up().await?;
-        self.have_numbers(1).await?;
+        self.names_disk.keep_up().await?;
+        self.names_disk.have_numbers(1).await?;
         self.may_change_names(place.parent, self.node).await?;
         let _held = self.hold_name(place).await?;
         self.hold_dir(place.parent).await?;

@@ -16,7 +16,7 @@ use std::rc::Rc;
 use hayase_container::Gathered;
 use hayase_layout::{InodeId, Layout, ServerId, WriterId};
 use hayase_store::namespace::Inode;
-use hayase_store::{Namespace, Part, ops};
+use hayase_store::{Namespace, ops};
 use hayase_wire::message::{MachineLife, PeerReply, PeerRequest, Refused};
 
 use super::Answer;
@@ -79,32 +79,6 @@ impl Node {
             note_durable(&self.names, inode.ino, bytes, len)?;
         }
         Ok(vec![(self.me, self.life)])
-    }
-
-    /// Home of a whole file of `shared` that is no part of a container: it survives a power cut.
-    ///
-    /// # Errors
-    /// `EIO`, each time until the file is emptied or removed, where the storage has lost bytes of it.
-    pub(super) async fn sync_whole(
-        &self,
-        ino: InodeId,
-        part: Part,
-        data_only: bool,
-    ) -> Result<(), Refused> {
-        if is_broken(&self.names, ino)? {
-            let why = format!(
-                "the storage of node {} has lost bytes of this file: empty it, or remove it",
-                self.me
-            );
-            return Err(Refused::because(libc_errno::EIO, why));
-        }
-        let found = part.clone();
-        let synced = self.disk.run(move || part.sync(data_only).map_err(part_refused)).await;
-        if synced.is_err() && found.has_failed() {
-            note_broken(&self.names, ino)?;
-            self.names_durable().await?;
-        }
-        synced
     }
 
     /// Home of each of these files.
@@ -247,6 +221,23 @@ fn is_broken(names: &Namespace, ino: InodeId) -> Result<bool, Refused> {
     Ok(noted.is_broken)
 }
 
+/// Before a whole file of `shared` that is no part of a container is synced.
+///
+/// # Errors
+/// `EIO` where the storage has lost bytes of it, until it is emptied or removed.
+pub(super) fn refuse_broken(
+    names: &Namespace,
+    ino: InodeId,
+    server: ServerId,
+) -> Result<(), Refused> {
+    if !is_broken(names, ino)? {
+        return Ok(());
+    }
+    let why =
+        format!("the storage of node {server} has lost bytes of this file: empty it, or remove it");
+    Err(Refused::because(libc_errno::EIO, why))
+}
+
 /// Notes that the first `bytes` bytes of a file of a container of this home, which has `len`, are durable. The note is durable
 /// when the names are.
 pub(crate) fn note_durable(
@@ -262,7 +253,8 @@ pub(crate) fn note_durable(
     }
 }
 
-fn note_broken(names: &Namespace, ino: InodeId) -> Result<(), Refused> {
+/// Notes that the storage has lost bytes of a file of this home. The note is durable when the names are.
+pub(super) fn note_broken(names: &Namespace, ino: InodeId) -> Result<(), Refused> {
     let mut txn = names.begin();
     ops::note_broken(&mut txn, ino).map_err(meta_refused)?;
     txn.commit().map_err(meta_refused)

@@ -65,7 +65,7 @@ impl Node {
         match room {
             Ok(room) if self.homes.gather(ino, from) => {
                 self.keep_late();
-                self.late_durable().await;
+                self.homes.late.until_durable(&self.names_disk).await;
                 // Others may have come meanwhile. Nothing is waited for from here on.
                 match self.homes.takes_gathered(ino, from) {
                     true => Ok(PeerReply::Gathering(room)),

@@ -323,18 +323,12 @@ impl Node {
     pub(crate) async fn names_durable(&self) -> Result<(), Refused> {
         // Tombstones first: a name must not be gone without the one that hides it in the tier.
         let buried = self.tombstones_durable().await?;
-        self.names_synced().await?;
+        self.names_disk.sync().await?;
         // Names may have gone with that whose tombstones came after the first sync.
         if self.cache.as_ref().is_some_and(|cache| cache.last_tombstone.get() != buried) {
             self.tombstones_durable().await?;
         }
         Ok(())
-    }
-
-    /// The same of what the server itself notes with the names; tombstones are not looked at.
-    pub(crate) async fn names_synced(&self) -> Result<(), Refused> {
-        let names = self.names.clone();
-        self.disk.run(move || names.sync().map_err(meta_refused)).await
     }
 
     /// The last one that is durable then; 0 without a tier.

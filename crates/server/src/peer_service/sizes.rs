@@ -10,7 +10,9 @@ use hayase_wire::BoxBuffer;
 use hayase_wire::message::{Grants, MachineLife, PartRef, PeerReply, PeerRequest, Place, Refused};
 
 use super::Answer;
-use super::durable_files::{Asking, forget_durability, is_of_container};
+use super::durable_files::{
+    Asking, forget_durability, is_of_container, note_broken, refuse_broken,
+};
 use super::inode::whole_part;
 use crate::appends::Found;
 use crate::convert::{meta_refused, part_refused, stored_time};
@@ -300,7 +302,17 @@ impl Node {
                 let part = self.whole(&inode)?;
                 match self.cached(ino) {
                     Some(cache) => cache.sync_part(&self.disk, part).await?,
-                    None => self.sync_whole(ino, part, data_only).await?,
+                    None => {
+                        refuse_broken(&self.names, ino, self.me)?;
+                        let found = part.clone();
+                        let work = move || part.sync(data_only).map_err(part_refused);
+                        let synced = self.disk.run(work).await;
+                        if synced.is_err() && found.has_failed() {
+                            note_broken(&self.names, ino)?;
+                            self.names_durable().await?;
+                        }
+                        synced?;
+                    }
                 }
             }
             Layout::Striped { .. } => {

@@ -11,12 +11,13 @@ use std::cell::Cell;
 use std::rc::Rc;
 use std::sync::Arc;
 
+use hayase_store::Namespace;
 use hayase_store::namespace::INODE_BLOCK;
 use hayase_wire::message::{PeerRequest, Refused};
 use tokio::sync::Mutex;
 
 use crate::convert::meta_refused;
-use crate::node::Node;
+use crate::disk::Disk;
 
 /// Numbers are reserved when so many are left.
 const NUMBERS_LOW: u64 = INODE_BLOCK / 4;
@@ -24,21 +25,33 @@ const NUMBERS_LOW: u64 = INODE_BLOCK / 4;
 /// The last so many are for those who found that there are enough, and have not taken theirs yet.
 const NUMBERS_KEPT: u64 = INODE_BLOCK / 16;
 
-/// See the module.
-#[derive(Default)]
-pub(crate) struct CatchingUp {
+/// Names, and the threads where they wait.
+pub(crate) struct NamesDisk {
+    names: Arc<Namespace>,
+    disk: Rc<Disk>,
     /// One thread for disks waits for the storage of the names, everybody else for that one.
     turn: Mutex<()>,
     reserves: Cell<bool>,
 }
 
-impl Node {
+impl NamesDisk {
+    pub(crate) fn new(names: &Arc<Namespace>, disk: &Rc<Disk>) -> Rc<Self> {
+        let (names, disk) = (Arc::clone(names), Rc::clone(disk));
+        Rc::new(Self { names, disk, turn: Mutex::default(), reserves: Cell::default() })
+    }
+
+    /// What was committed survives a power cut. What the cache area has to make durable before is not looked at.
+    pub(crate) async fn sync(&self) -> Result<(), Refused> {
+        let names = Arc::clone(&self.names);
+        self.disk.run(move || names.sync().map_err(meta_refused)).await
+    }
+
     /// Waits while the storage of the names is behind.
-    pub(crate) async fn names_keep_up(&self) -> Result<(), Refused> {
+    pub(crate) async fn keep_up(&self) -> Result<(), Refused> {
         if !self.names.is_behind() {
             return Ok(());
         }
-        let _turn = self.catching_up.turn.lock().await;
+        let _turn = self.turn.lock().await;
         if !self.names.is_behind() {
             return Ok(());
         }
@@ -51,21 +64,21 @@ impl Node {
         let left = self.names.numbers_left();
         let least = NUMBERS_KEPT + wanted as u64;
         if left < least {
-            return self.reserve_numbers(least).await;
+            return self.reserve(least).await;
         }
-        if left <= NUMBERS_LOW && !self.catching_up.reserves.replace(true) {
+        if left <= NUMBERS_LOW && !self.reserves.replace(true) {
             let this = Rc::clone(self);
             tokio::task::spawn_local(async move {
-                if let Err(error) = this.reserve_numbers(NUMBERS_LOW + 1).await {
+                if let Err(error) = this.reserve(NUMBERS_LOW + 1).await {
                     tracing::warn!(%error, "numbers for new files are not reserved yet");
                 }
-                this.catching_up.reserves.set(false);
+                this.reserves.set(false);
             });
         }
         Ok(())
     }
 
-    async fn reserve_numbers(&self, wanted: u64) -> Result<(), Refused> {
+    async fn reserve(&self, wanted: u64) -> Result<(), Refused> {
         let names = Arc::clone(&self.names);
         self.disk.run(move || names.reserve(wanted).map_err(meta_refused)).await
     }
