@@ -82,9 +82,6 @@ impl Node {
         let _change = self.home_change(ino, from, ATTR).await;
         let acl = AclChange::of(name, None).transpose()?;
         if ino.is_cached() {
-            if acl.is_some() {
-                return Ok(PeerReply::Done); // There is none.
-            }
             let (name, mode) = (name.clone(), XattrMode::Set);
             return self.change_in_cache(ino, XattrChange { name, value: None, mode }, once).await;
         }
