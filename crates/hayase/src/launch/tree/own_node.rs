@@ -4,7 +4,6 @@
 //! The job directory may be the same one that the launcher made (a shared file system), known by the mark of
 //! its `job.json`; otherwise a private one is made at the same path.
 
-use std::fs;
 use std::path::PathBuf;
 
 use anyhow::{Context, ensure};
@@ -63,7 +62,7 @@ fn make_private(dir: &JobDir, node: u16, start: &Start) -> anyhow::Result<()> {
         dir.write_settings(&start.settings)?;
         Ok(())
     };
-    fill().inspect_err(|_| drop(fs::remove_dir_all(dir.path())))
+    fill().inspect_err(|_| dir.remove())
 }
 
 fn fill(dir: &JobDir, node: u16, settings: &Settings, registry: &Registry) -> anyhow::Result<()> {
