@@ -85,6 +85,8 @@ fn make_places(
         make_storage(settings, made)?;
     }
     for place in mounts {
+        // Before as well: nothing is to be left in a place of somebody else.
+        expect_safe_way(place)?;
         make_all(place, made).map_err(|error| PlanError::MountPoint {
             path: place.to_owned(),
             why: reason(&error),
@@ -96,6 +98,7 @@ fn make_places(
 
 fn make_storage(settings: &Settings, made: &mut Vec<PathBuf>) -> anyhow::Result<()> {
     let storage = &settings.storage;
+    expect_safe_way(storage)?;
     if settings.makes_storage {
         make_all(storage, made).map_err(JobError::io("make storage", storage))?;
     }
