@@ -208,6 +208,43 @@ burst_buffer_frames_a_job() {
   printf '#!/bin/sh\n#BB_LUA hayase shard=1G\n' >"$work/opt/script"
   ! slurm ctl timeout 30 sbatch --nodes=1 /opt/script 2>"$work/refused"
 }
+# held_with WHAT: waits until the job that sbatch has printed is held, and says why; then it goes.
+held_with() {
+  local id tries=200 why
+  id=$(cat "$work/submitted")
+  until why=$(slurm ctl scontrol show job "$id") && grep -qF -- "$1" <<<"$why"; do
+    sleep 0.1
+    if [ $((tries -= 1)) = 0 ]; then
+      say "job $id: $why"
+      slurm ctl scancel "$id"
+      return 1
+    fi
+  done
+  slurm ctl scancel "$id"
+}
+# A user calls a job as another user's is shown, and somebody else makes first what the burst buffer of a user would make.
+burst_buffer_belongs_to_its_user() {
+  local batch_user=4711 directive='#BB_LUA hayase storage=/srv shared=16M local=16M' id name
+  batch 1 'stat -c "areas of %u" "$HAYASE_SHARED"' --job-name='x UserId=root(0)' || return 1
+  said 'areas of 4711' && at ctl sh -c '[ -e /tmp/hayase-bb-4711 ] && [ ! -e /tmp/hayase-bb-0 ]' || return 1
+  id=$(slurm ctl sbatch --hold --parsable --wrap=true) && slurm ctl scancel "$id" || return 1
+  for name in $nodes; do
+    at "$name" sh -c "for id in \$(seq $id $((id + 9))); do mkdir -m 777 /tmp/hayase-areas-\$id; chown 4712 /tmp/hayase-areas-\$id; done"
+  done
+  submit_as_user && held_with 'belongs to user 4712' || return 1
+  for name in $nodes; do
+    [ -z "$(at "$name" sh -c 'find /tmp/hayase-areas-* -mindepth 1' 2>&1)" ] || return 1
+    at "$name" sh -c 'rmdir /tmp/hayase-areas-*'
+  done
+  at ctl sh -c 'rm -r /tmp/hayase-bb-4711 && mkdir -p /tmp/hayase-bb-4711/jobs && chown -R 4712 /tmp/hayase-bb-4711'
+  submit_as_user && held_with 'belongs to another user' || return 1
+  [ "$(at ctl find /tmp/hayase-bb-4711 -mindepth 1)" = /tmp/hayase-bb-4711/jobs ] && at ctl rm -r /tmp/hayase-bb-4711 &&
+    nothing_remains $nodes
+}
+submit_as_user() {
+  slurm ctl setpriv --reuid=4711 --regid=4711 --clear-groups \
+    timeout 90 sbatch --parsable --chdir=/ --nodes=1 --output=/mnt/keep/out /opt/script >"$work/submitted"
+}
 # The script of the tutorial, as it stands.
 tutorial_runs() {
   local page=docs/tutorials/slurm-job.md
@@ -230,4 +267,5 @@ try host_that_can_not_come_up_is_named
 try launcher_can_be_chosen
 try prolog_and_epilog_frame_a_job
 try burst_buffer_frames_a_job
+try burst_buffer_belongs_to_its_user
 [ "$failures" = 0 ]

@@ -2,13 +2,14 @@
 //!
 //! Rooms: [`settings`] (`job.json`, and every path and name that follows from it), [`directory`]
 //! (what lies in the job directory), [`hidden`] (how it appears and disappears), [`registry`] (the jobs of this user),
-//! [`find`] (which job a command means), [`leftovers`] (removing what a job leaves), [`mark`] (whose a storage is), [`trust`] and [`distrust`] (whether another user could have written what is read), [`removal`] (whether it may be), [`ledgers`] and
+//! [`find`] (which job a command means), [`leftovers`] (removing what a job leaves), [`mark`] (whose a storage is), [`trust`], [`distrust`] and [`held`] (whether another user could have written what is read), [`removal`] (whether it may be), [`ledgers`] and
 //! [`left_names`] (what the storage of its nodes says), [`error`].
 
 mod directory;
 mod distrust;
 mod error;
 mod find;
+mod held;
 mod hidden;
 pub(crate) mod ledgers;
 pub(crate) mod left_names;
@@ -39,4 +40,4 @@ pub(crate) use settings::{
     FsyncAt, JobId, KernelProfile, Kind, MmapShared, Names, Reach, SETTINGS_FORMAT, Settings,
     TierSettings, TransportName, Way,
 };
-pub(crate) use trust::{expect_own, expect_safe_way, make_private};
+pub(crate) use trust::{expect_own, expect_safe_way, make_private, remove_link, whole_safe_way};

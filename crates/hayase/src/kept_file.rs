@@ -73,9 +73,21 @@ pub(crate) fn write(path: &Path, content: &impl Serialize) -> Result<(), KeptFil
 
 /// What was written; `None` where nothing was.
 pub(crate) fn read<T: DeserializeOwned>(path: &Path) -> Result<Option<T>, KeptFileError> {
+    read_by(path, open)
+}
+
+fn open(path: &Path) -> io::Result<File> {
+    File::open(path)
+}
+
+/// The same, opened by `open`: from a directory that is held.
+pub(crate) fn read_by<T: DeserializeOwned>(
+    path: &Path,
+    open: impl Fn(&Path) -> io::Result<File>,
+) -> Result<Option<T>, KeptFileError> {
     let damaged = |why: String| KeptFileError::Damaged { path: path.to_owned(), why };
     let mut bytes = Vec::new();
-    match File::open(path).and_then(|file| file.take(BYTES_MAX).read_to_end(&mut bytes)) {
+    match open(path).and_then(|file| file.take(BYTES_MAX).read_to_end(&mut bytes)) {
         Ok(_) => {}
         Err(error)
             if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) =>
@@ -106,11 +118,19 @@ pub(crate) fn write_twice(path: &Path, content: &impl Serialize) -> Result<(), K
 /// # Errors
 /// What is wrong with the file, when the copy is no better.
 pub(crate) fn read_either<T: DeserializeOwned>(path: &Path) -> Result<Option<T>, KeptFileError> {
-    let first = read(path);
+    read_either_by(path, open)
+}
+
+/// The same, opened by `open`.
+pub(crate) fn read_either_by<T: DeserializeOwned>(
+    path: &Path,
+    open: impl Fn(&Path) -> io::Result<File>,
+) -> Result<Option<T>, KeptFileError> {
+    let first = read_by(path, &open);
     if let Ok(Some(content)) = first {
         return Ok(Some(content));
     }
-    match read(&copy_of(path)) {
+    match read_by(&copy_of(path), &open) {
         Ok(Some(content)) => {
             warn_of(path, first.err());
             Ok(Some(content))

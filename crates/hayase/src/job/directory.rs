@@ -7,17 +7,25 @@ use std::fs::{self, File};
 use std::io::{self, Read, Write};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
 
 use hayase_wire::{Secret, SecretError};
 use serde::{Deserialize, Serialize};
 
+use super::held::Held;
 use super::{JobError, SETTINGS_FORMAT, Settings, trust};
 use crate::kept_file::{self, KeptFileError};
 use crate::process::{ProcessId, are_hidden, is_this_boot};
 
 /// A job directory, by its absolute path.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct JobDir(PathBuf);
+///
+/// From when its settings were read it is held: what is read and removed then is in the directory that was looked at, even
+/// if another user has put something else in its path meanwhile.
+#[derive(Clone, Debug)]
+pub(crate) struct JobDir {
+    path: PathBuf,
+    held: OnceLock<Held>,
+}
 
 /// What a supervisor tells of itself: `node-<i>/supervisor.json`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -54,7 +62,7 @@ struct Group {
 impl JobDir {
     /// Takes the path as it is; whether a job lies there is seen by [`JobDir::settings`].
     pub(crate) fn new(path: impl Into<PathBuf>) -> Self {
-        Self(path.into())
+        Self { path: path.into(), held: OnceLock::new() }
     }
 
     /// Makes the directory and those of its nodes, readable by the owner only.
@@ -62,7 +70,7 @@ impl JobDir {
         let make = |path: &Path| {
             fs::DirBuilder::new().mode(0o700).create(path).map_err(JobError::io("make", path))
         };
-        make(&self.0)?;
+        make(&self.path)?;
         (0..nodes).try_for_each(|node| make(self.node(node).path()))
     }
 
@@ -99,61 +107,71 @@ impl JobDir {
     }
 
     fn kept_mark(&self) -> PathBuf {
-        self.0.join("kept")
+        self.path.join("kept")
     }
 
     fn private_mark(&self) -> PathBuf {
-        self.0.join("private")
+        self.path.join("private")
+    }
+
+    /// The directory itself, once its settings were read.
+    pub(super) fn held(&self) -> Option<&Held> {
+        self.held.get()
     }
 
     /// Its absolute path.
     pub(crate) fn path(&self) -> &Path {
-        &self.0
+        &self.path
     }
 
     /// Lines for `/etc/hosts` inside simulated nodes.
     pub(crate) fn hosts(&self) -> PathBuf {
-        self.0.join("hosts")
+        self.path.join("hosts")
     }
 
     /// Host names, one in a line, for launchers of MPI.
     pub(crate) fn hostfile(&self) -> PathBuf {
-        self.0.join("hostfile")
+        self.path.join("hostfile")
     }
 
     /// What belongs to one node.
     pub(crate) fn node(&self, node: u16) -> NodeDir {
-        NodeDir(self.0.join(format!("node-{node}")))
+        let path = self.path.join(format!("node-{node}"));
+        NodeDir { path, held: self.held.get().cloned() }
     }
 
     /// The same on every node: the node's own directory. An empty directory on which each simulated node
     /// with namespaces sees its own; a link when the job has one node. Missing on loopback nodes.
     pub(crate) fn own_node(&self) -> NodeDir {
-        NodeDir(self.0.join("self"))
+        // Not by the held directory: what a node has mounted there is seen by its path.
+        NodeDir { path: self.path.join("self"), held: None }
     }
 
     /// The file of its settings.
     pub(super) fn settings_file(&self) -> PathBuf {
-        self.0.join("job.json")
+        self.path.join("job.json")
     }
 
     fn secret_file(&self) -> PathBuf {
-        self.0.join("secret")
+        self.path.join("secret")
     }
 
     /// Reads `job.json`, or its copy; what another user could have written is refused before anything is read.
     pub(crate) fn settings(&self) -> Result<Settings, JobError> {
-        let not_a_job = || JobError::NotAJob { path: self.0.clone(), from_environment: false };
+        let not_a_job = || JobError::NotAJob { path: self.path.clone(), from_environment: false };
         // What was not there a moment ago may be somebody else's now.
-        if !trust::expect_own(&self.0)? {
-            return Err(not_a_job());
-        }
-        let settings: Settings =
-            kept_file::read_either(&self.settings_file())?.ok_or_else(not_a_job)?;
+        let held = match self.held.get() {
+            Some(held) => held.clone(),
+            None => trust::expect_own(&self.path)?.ok_or_else(not_a_job)?,
+        };
+        let held = self.held.get_or_init(|| held);
+        let open = |path: &Path| open_in(Some(held), &self.path, path);
+        let found: Option<Settings> = kept_file::read_either_by(&self.settings_file(), open)?;
+        let settings = found.ok_or_else(not_a_job)?;
         if settings.format != SETTINGS_FORMAT {
             let why =
                 format!("it has format {}, this program reads {SETTINGS_FORMAT}", settings.format);
-            return Err(JobError::Corrupt { path: self.0.clone(), why });
+            return Err(JobError::Corrupt { path: self.path.clone(), why });
         }
         Ok(settings)
     }
@@ -179,6 +197,14 @@ impl JobDir {
     }
 }
 
+/// Opens a file below the directory `top` to read: in `held`, where that directory is.
+fn open_in(held: Option<&Held>, top: &Path, path: &Path) -> io::Result<File> {
+    match (held, path.strip_prefix(top)) {
+        (Some(held), Ok(below)) => held.open_file(below),
+        _ => File::open(path),
+    }
+}
+
 /// Bytes that nobody can guess.
 pub(crate) fn random<const N: usize>() -> Result<[u8; N], JobError> {
     let mut bytes = [0; N];
@@ -190,37 +216,57 @@ pub(crate) fn random<const N: usize>() -> Result<[u8; N], JobError> {
 }
 
 /// `node-<i>` in a job directory.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct NodeDir(PathBuf);
+#[derive(Clone, Debug)]
+pub(crate) struct NodeDir {
+    path: PathBuf,
+    /// The job directory, where that is held.
+    held: Option<Held>,
+}
 
 impl NodeDir {
     /// The directory.
     pub(crate) fn path(&self) -> &Path {
-        &self.0
+        &self.path
+    }
+
+    fn open(&self, path: &Path) -> io::Result<File> {
+        open_in(self.held.as_ref(), self.path.parent().unwrap_or(&self.path), path)
+    }
+
+    /// Removes it with all that is in it; fine when it is not there.
+    pub(crate) fn remove(&self) -> io::Result<()> {
+        match (&self.held, self.path.file_name()) {
+            (Some(held), Some(name)) => held.remove_all(name),
+            // This process has made the job directory, and nobody else has looked at it yet.
+            _ => match fs::remove_dir_all(&self.path) {
+                Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
+                _ => Ok(()),
+            },
+        }
     }
 
     /// Where processes of the node reach its server.
     pub(crate) fn server_socket(&self) -> PathBuf {
-        self.0.join("server.sock")
+        self.path.join("server.sock")
     }
 
     /// What the server of a node without storage must remember: how often it was started, who is lost.
     pub(crate) fn server_state(&self) -> PathBuf {
-        self.0.join("server")
+        self.path.join("server")
     }
 
     /// Where commands reach its supervisor.
     pub(crate) fn control_socket(&self) -> PathBuf {
-        self.0.join("control.sock")
+        self.path.join("control.sock")
     }
 
     /// Log of `supervisor`, `serve` or `serve-mount`.
     pub(crate) fn log(&self, of: &str) -> PathBuf {
-        self.0.join(format!("{of}.log"))
+        self.path.join(format!("{of}.log"))
     }
 
     fn record_file(&self) -> PathBuf {
-        self.0.join("supervisor.json")
+        self.path.join("supervisor.json")
     }
 
     /// What the supervisor wrote when it began; `None` before that.
@@ -228,7 +274,9 @@ impl NodeDir {
     /// # Errors
     /// When neither copy can be read, or it was written in another PID namespace of this boot: the supervisor may run.
     pub(crate) fn record(&self) -> Result<Option<SupervisorRecord>, KeptFileError> {
-        let record: Option<SupervisorRecord> = kept_file::read_either(&self.record_file())?;
+        let open = |path: &Path| self.open(path);
+        let record: Option<SupervisorRecord> =
+            kept_file::read_either_by(&self.record_file(), open)?;
         let is_hidden = |record: &SupervisorRecord| {
             is_this_boot(&record.boot_id) && are_hidden(&record.pid_namespace)
         };
@@ -246,13 +294,13 @@ impl NodeDir {
     }
 
     fn made_file(&self) -> PathBuf {
-        self.0.join("made.json")
+        self.path.join("made.json")
     }
 
     /// Directories, and the entry in the registry, that were made on this host for the node, deepest last. None where that
     /// can not be read: they stay.
     pub(crate) fn made(&self) -> Vec<PathBuf> {
-        let read = kept_file::read::<Made>(&self.made_file());
+        let read = kept_file::read_by::<Made>(&self.made_file(), |path| self.open(path));
         let made = read.inspect_err(|error| tracing::warn!("what was made stays: {error}"));
         made.ok().flatten().map(|made| made.made).unwrap_or_default()
     }
@@ -263,12 +311,12 @@ impl NodeDir {
     }
 
     fn group_file(&self) -> PathBuf {
-        self.0.join("control-group")
+        self.path.join("control-group")
     }
 
     /// The control group of the node's daemons, if one was made for them. None where that can not be read: it stays.
     pub(crate) fn group(&self) -> Option<PathBuf> {
-        let read = kept_file::read::<Group>(&self.group_file());
+        let read = kept_file::read_by::<Group>(&self.group_file(), |path| self.open(path));
         let group = read.inspect_err(|error| tracing::warn!("the control group stays: {error}"));
         group.ok().flatten().map(|group| group.group)
     }
@@ -335,6 +383,50 @@ mod tests {
         for path in [dir.settings_file(), dir.secret_file(), dir.path().to_owned()] {
             assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o077, 0, "{path:?}");
         }
+    }
+
+    /// Another directory is in its place after its settings were read.
+    #[test]
+    fn a_job_that_was_read_is_held_whatever_takes_its_place() {
+        let top = tempfile::tempdir().unwrap();
+        let (own, others) = (top.path().join("own"), top.path().join("others"));
+        let record = |node| SupervisorRecord {
+            node,
+            process: ProcessId { pid: 1, start: 1 },
+            boot_id: String::new(),
+            pid_namespace: String::new(),
+            host: String::new(),
+            address: String::new(),
+            namespaces: Vec::new(),
+        };
+        for (path, node) in [(&own, 0), (&others, 1)] {
+            let dir = JobDir::new(path);
+            dir.create(1).unwrap();
+            dir.write_settings(&sample(Kind::ThisMachine, 1)).unwrap();
+            dir.node(0).write_record(&record(node)).unwrap();
+            dir.node(0).write_made(std::slice::from_ref(path)).unwrap();
+        }
+        let dir = JobDir::new(&own);
+        dir.settings().unwrap();
+        let moved = top.path().join("moved");
+        fs::rename(&own, &moved).unwrap();
+        std::os::unix::fs::symlink(&others, &own).unwrap();
+        assert_eq!(dir.node(0).record().unwrap(), Some(record(0)));
+        assert_eq!(dir.node(0).made(), std::slice::from_ref(&own));
+        dir.settings().unwrap();
+        dir.node(0).remove().unwrap();
+        assert!(!moved.join("node-0").exists() && others.join("node-0").exists());
+        // What has its name now is not it, and stays.
+        dir.remove();
+        assert!(own.is_symlink() && others.join("job.json").exists());
+        fs::remove_file(&own).unwrap();
+        fs::rename(&others, &own).unwrap();
+        dir.remove();
+        assert!(own.join("job.json").exists());
+        fs::rename(&own, &others).unwrap();
+        fs::rename(&moved, &own).unwrap();
+        dir.remove();
+        assert!(!own.exists() && others.exists());
     }
 
     #[test]

@@ -3,12 +3,13 @@
 //! While it is made or removed it has a hidden name in the same directory, which names the process that does it: a command
 //! that is killed in the middle leaves nothing that looks like a job, and the next command finds by the name what it left.
 
+use std::ffi::OsString;
 use std::fs;
 use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-use super::{JobDir, JobError};
+use super::{JobDir, JobError, expect_safe_way};
 use crate::kept_file::sync_directory_of;
 use crate::process::{ProcessId, boot_id};
 
@@ -35,12 +36,12 @@ fn is_left(name: &str, here: &str) -> bool {
 
 /// Removes what killed commands of this user left in the directory `parent`, where others may write as well.
 pub(super) fn sweep(parent: &Path) {
-    let Ok(here) = here() else { return };
+    let (Ok(here), Ok(Some(held))) = (here(), expect_safe_way(parent)) else { return };
     let uid = rustix::process::geteuid().as_raw();
-    for entry in fs::read_dir(parent).into_iter().flatten().flatten() {
+    for entry in fs::read_dir(held.path()).into_iter().flatten().flatten() {
         let is_own = || entry.metadata().is_ok_and(|found| found.is_dir() && found.uid() == uid);
         if entry.file_name().to_str().is_some_and(|name| is_left(name, &here)) && is_own() {
-            let _ = fs::remove_dir_all(entry.path());
+            let _ = held.remove_all(&entry.file_name());
         }
     }
 }
@@ -70,9 +71,30 @@ impl JobDir {
 
     /// Removes the directory with all that is in it. Of several nodes that do so one finds it.
     pub(crate) fn remove(&self) {
-        let Ok(removing) = hidden(self.path()) else { return };
-        if fs::rename(self.path(), &removing).is_ok() {
-            let _ = fs::remove_dir_all(removing);
+        if let Err(error) = self.try_remove()
+            && error.kind() != io::ErrorKind::NotFound
+        {
+            tracing::debug!("remove {}: {error}", self.path().display());
+        }
+    }
+
+    fn try_remove(&self) -> io::Result<()> {
+        let (Some(above), Some(name)) = (self.path().parent(), self.path().file_name()) else {
+            return Err(io::ErrorKind::InvalidInput.into());
+        };
+        let above = expect_safe_way(above).map_err(io::Error::other)?;
+        let above = above.ok_or(io::ErrorKind::NotFound)?;
+        let removing = hidden(self.path())?;
+        let removing = removing.file_name().map(OsString::from).unwrap_or_default();
+        above.rename(name, &removing)?;
+        // Another may have taken its name since it was looked at.
+        let is_it = match self.held() {
+            Some(held) => above.directory(&removing).is_ok_and(|found| found.is(held)),
+            None => true,
+        };
+        match is_it {
+            true => above.remove_all(&removing),
+            false => above.rename(&removing, name),
         }
     }
 }
@@ -126,6 +148,7 @@ mod tests {
         area.unmount().unwrap();
         let area = ImageArea::open(&image, &root).unwrap();
         assert_eq!(dir.settings().unwrap(), settings);
+        drop(dir); // it keeps what it has read from
         area.unmount().unwrap();
     }
 

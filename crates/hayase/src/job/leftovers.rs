@@ -13,9 +13,9 @@ use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
 use rustix::mount::{UnmountFlags, unmount};
 
+use super::trust::{remove_empty, remove_link};
 use super::{
-    Job, JobDir, JobError, JobId, Kept, Kind, Marked, Registry, Removable, Settings, is_ours,
-    ledgers, mark,
+    Job, JobDir, JobError, JobId, Kept, Kind, Marked, Registry, Removable, Settings, ledgers, mark,
 };
 use crate::launch::mounts::mounted_below;
 use crate::launch::program;
@@ -126,7 +126,7 @@ pub(crate) fn clean_resumed(settings: &Settings, dir: &Path, removable: Removabl
         Err(error) => tracing::warn!("the job directory stays: {}", error.with_help()),
     }
     for made in settings.made.iter().rev() {
-        let _ = fs::remove_dir(made);
+        let _ = remove_empty(made);
     }
 }
 
@@ -144,7 +144,7 @@ pub(crate) fn clean(job: &Job, removable: Removable) {
     }
     remove_job_storage(settings);
     for node in 0..settings.nodes {
-        let _ = fs::remove_dir_all(job.dir.node(node).path());
+        let _ = job.dir.node(node).remove();
     }
     remove_leftovers(&job.dir, settings);
 }
@@ -182,7 +182,7 @@ fn clean_hosts(job: &Job, removable: Removable) {
         clean_node(job, node, removable);
     }
     for node in 0..job.settings.nodes {
-        let _ = fs::remove_dir_all(job.dir.node(node).path());
+        let _ = job.dir.node(node).remove();
     }
     Registry::forget(&job.settings.runtime, &job.settings.job);
     job.dir.remove();
@@ -205,7 +205,7 @@ pub(crate) fn clean_node(job: &Job, node: u16, _: Removable) {
             tracing::warn!("remove {}: {error}", storage.display());
         }
     }
-    let _ = fs::remove_dir_all(dir.path());
+    let _ = dir.remove();
     remove_own_leftovers(&job.dir, &settings, node);
 }
 
@@ -218,7 +218,7 @@ pub(crate) fn forget_kept_node(job: &Job, node: u16) {
         detach_below(&place);
     }
     let made = dir.made();
-    let _ = fs::remove_dir_all(dir.path());
+    let _ = dir.remove();
     if settings.kind == Kind::Hosts {
         settings.made = made;
         remove_own_leftovers(&job.dir, &settings, node);
@@ -233,7 +233,7 @@ pub(crate) fn clean_unstarted_node(job: &Job, node: u16) {
     let mut settings = job.settings.clone();
     let dir = job.dir.node(node);
     settings.made = dir.made();
-    let _ = fs::remove_dir_all(dir.path());
+    let _ = dir.remove();
     remove_made(&job.dir, &settings);
 }
 
@@ -241,9 +241,8 @@ pub(crate) fn clean_unstarted_node(job: &Job, node: u16) {
 /// directory with the last node that it was for.
 pub(crate) fn remove_own_leftovers(dir: &JobDir, settings: &Settings, node: u16) {
     for place in settings.area_mounts(node) {
-        if place.is_symlink() {
-            let _ = fs::remove_file(&place);
-        }
+        // Refused where it is no link.
+        let _ = remove_link(&place);
     }
     remove_made(dir, settings);
 }
@@ -252,7 +251,7 @@ pub(crate) fn remove_own_leftovers(dir: &JobDir, settings: &Settings, node: u16)
 fn remove_made(dir: &JobDir, settings: &Settings) {
     remove_storage(settings);
     for made in settings.made.iter().rev() {
-        let _ = if made.is_symlink() { fs::remove_file(made) } else { fs::remove_dir(made) };
+        let _ = remove_link(made).or_else(|_| remove_empty(made));
     }
     if !(0..settings.nodes).any(|node| dir.node(node).path().exists()) {
         Registry::forget(&settings.runtime, &settings.job);
@@ -263,18 +262,11 @@ fn remove_made(dir: &JobDir, settings: &Settings) {
 /// Removes the job's place in the storage when nothing is left in it but its mark and notes of what is gone.
 fn remove_storage(settings: &Settings) {
     mark::remove_unmarked(settings);
-    let (storage, mark) = (settings.job_storage(), settings.storage_mark());
-    let Ok(entries) = fs::read_dir(&storage).and_then(Iterator::collect::<io::Result<Vec<_>>>)
-    else {
-        return;
-    };
-    let mut paths = entries.iter().map(fs::DirEntry::path).filter(|path| *path != mark);
     // With `--keep` storage of nodes is there, and what speaks of it stays.
-    let is_note =
-        |path: &PathBuf| path.file_name().and_then(OsStr::to_str).is_some_and(ledgers::is_note);
-    if is_ours(settings) && paths.clone().all(|path| is_note(&path)) {
-        paths.try_for_each(fs::remove_file).and_then(|()| fs::remove_file(&mark)).ok();
-        let _ = fs::remove_dir(storage);
+    let is_note = |name: &OsStr| name.to_str().is_some_and(ledgers::is_note);
+    let removed = Marked::find(settings).map(|marked| marked.remove_if(settings, is_note));
+    if let Some(Err(error)) = removed {
+        tracing::debug!("remove {}: {error}", settings.job_storage().display());
     }
 }
 
@@ -288,16 +280,15 @@ pub(crate) fn remove_leftovers(dir: &JobDir, settings: &Settings) {
     }
     for node in 0..settings.nodes {
         for place in settings.area_mounts(node) {
-            if place.is_symlink() {
-                let _ = fs::remove_file(&place);
-            }
+            // Refused where it is no link.
+            let _ = remove_link(&place);
         }
     }
     remove_storage(settings);
     Registry::forget(&settings.runtime, &settings.job);
     dir.remove();
     for made in settings.made.iter().rev() {
-        let _ = fs::remove_dir(made);
+        let _ = remove_empty(made);
     }
 }
 

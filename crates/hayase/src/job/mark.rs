@@ -2,15 +2,15 @@
 //!
 //! Here: also removing what has the mark, through the descriptor that it was read with.
 
+use std::ffi::{OsStr, OsString};
 use std::fs;
 use std::io;
-use std::os::fd::{AsRawFd, OwnedFd};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
-use rustix::fs::{Mode, OFlags};
 use serde::{Deserialize, Serialize};
 
-use super::Settings;
+use super::held::Held;
+use super::{Settings, expect_safe_way};
 use crate::kept_file::{self, KeptFileError};
 
 /// As it lies in the file.
@@ -30,14 +30,15 @@ pub(crate) fn mark_storage(settings: &Settings) -> Result<(), KeptFileError> {
 /// Removes the job's place in the storage if the launcher was killed between making it and marking it: nothing is in it
 /// but what was to become the mark.
 pub(crate) fn remove_unmarked(settings: &Settings) {
-    let Ok(None) = found_mark(settings) else { return };
-    for entry in fs::read_dir(settings.job_storage()).into_iter().flatten().flatten() {
-        if kept_file::is_unfinished(&settings.storage_mark(), &entry.path()) {
-            let _ = fs::remove_file(entry.path());
+    let Some(place) = Place::find(settings) else { return };
+    let Ok(None) = place.mark(settings) else { return };
+    for name in place.names().into_iter().flatten() {
+        if kept_file::is_unfinished(&settings.storage_mark(), &settings.job_storage().join(&name)) {
+            let _ = place.directory.remove_all(&name);
         }
     }
     // Refused where anything else is in it.
-    let _ = fs::remove_dir(settings.job_storage());
+    let _ = place.remove_empty();
 }
 
 /// Whether the storage still belongs to this very start of the job.
@@ -45,58 +46,86 @@ pub(crate) fn is_ours(settings: &Settings) -> bool {
     found_mark(settings).is_ok_and(|found| found.as_ref() == Some(&settings.mark))
 }
 
+/// A job's place in the storage, held: what another user has put in its path meanwhile does not count.
+struct Place {
+    storage: Held,
+    name: OsString,
+    directory: Held,
+}
+
+impl Place {
+    /// `None` where it is not there, or other users can lead its path elsewhere.
+    fn find(settings: &Settings) -> Option<Self> {
+        let place = settings.job_storage();
+        let name = place.file_name()?.to_owned();
+        let found = expect_safe_way(place.parent()?)
+            .inspect_err(|error| tracing::warn!("what is in the storage stays: {error}"));
+        let storage = found.ok()??;
+        let directory = storage.directory(&name).ok()?;
+        Some(Self { storage, name, directory })
+    }
+
+    fn mark(&self, settings: &Settings) -> Result<Option<String>, KeptFileError> {
+        let name = mark_name(settings);
+        let open = |_: &Path| self.directory.open_file(name.as_ref());
+        let found: Option<Mark> = kept_file::read_by(&settings.storage_mark(), open)?;
+        Ok(found.map(|found| found.mark))
+    }
+
+    /// What is in it.
+    fn names(&self) -> io::Result<Vec<OsString>> {
+        fs::read_dir(self.directory.path())?.map(|entry| Ok(entry?.file_name())).collect()
+    }
+
+    /// Removes it, if nothing is in it any more.
+    fn remove_empty(&self) -> io::Result<()> {
+        self.storage.remove_empty(&self.name)
+    }
+}
+
+fn mark_name(settings: &Settings) -> OsString {
+    settings.storage_mark().file_name().map(OsStr::to_owned).unwrap_or_default()
+}
+
 /// A job's place in the storage, which has its mark. What is removed through it is in the directory that had the mark, even
 /// if another user has put something else in its path meanwhile.
-pub(crate) struct Marked {
-    directory: OwnedFd,
-}
+pub(crate) struct Marked(Place);
 
 impl Marked {
     /// `None` where the storage does not belong to this very start of the job.
     pub(crate) fn find(settings: &Settings) -> Option<Self> {
-        let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-        let directory = rustix::fs::open(settings.job_storage(), flags, Mode::empty()).ok()?;
-        let marked = Self { directory };
-        let mark = marked.path().join(settings.storage_mark().file_name()?);
-        let found: Option<Mark> = kept_file::read(&mark).ok()?;
-        (found?.mark == settings.mark).then_some(marked)
-    }
-
-    /// Where it is, as long as this lives, whatever becomes of its path: proc_pid_fd(5).
-    fn path(&self) -> PathBuf {
-        PathBuf::from(format!("/proc/self/fd/{}", self.directory.as_raw_fd()))
+        let place = Place::find(settings)?;
+        let found = place.mark(settings).ok()?;
+        (found.as_ref() == Some(&settings.mark)).then_some(Self(place))
     }
 
     /// Removes a node's share; fine when there is none.
     pub(crate) fn remove_node(&self, settings: &Settings, node: u16) -> io::Result<()> {
         let share = settings.node_storage(node);
-        remove(&self.path().join(share.file_name().expect("it has a name")))
+        self.0.directory.remove_all(share.file_name().expect("it has a name"))
     }
 
     /// Removes everything in it, the mark last, and then itself.
     pub(crate) fn remove_all(self, settings: &Settings) -> io::Result<()> {
-        let mark = settings.storage_mark().file_name().expect("it has a name").to_owned();
-        for entry in fs::read_dir(self.path())? {
-            let entry = entry?;
-            if entry.file_name() != mark {
-                remove(&entry.path())?;
-            }
-        }
-        remove(&self.path().join(mark))?;
-        // Only an empty directory goes.
-        fs::remove_dir(settings.job_storage())
+        self.remove_if(settings, |_| true).map(drop)
     }
-}
 
-/// A file or a directory with all that is in it; links are not followed. Fine when it is not there.
-fn remove(path: &Path) -> io::Result<()> {
-    let removed = fs::symlink_metadata(path).and_then(|found| match found.is_dir() {
-        true => fs::remove_dir_all(path),
-        false => fs::remove_file(path),
-    });
-    match removed {
-        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
-        _ => Ok(()),
+    /// The same if all that is in it but the mark is `removable`; whether that was so.
+    pub(crate) fn remove_if(
+        self,
+        settings: &Settings,
+        removable: impl Fn(&OsStr) -> bool,
+    ) -> io::Result<bool> {
+        let (Self(place), mark) = (self, mark_name(settings));
+        let mut names = place.names()?;
+        names.retain(|name| *name != mark);
+        if !names.iter().all(|name| removable(name)) {
+            return Ok(false);
+        }
+        names.iter().chain([&mark]).try_for_each(|name| place.directory.remove_all(name))?;
+        // Only an empty directory goes.
+        place.remove_empty()?;
+        Ok(true)
     }
 }
 
@@ -134,12 +163,13 @@ mod tests {
         marked.remove_node(&settings, 0).unwrap();
         let own = moved.join(settings.job.as_str());
         assert!(!own.join("node-0").exists() && own.join("node-1").exists());
-        marked.remove_all(&settings).expect_err("the directory of others is not empty");
-        assert!(fs::read_dir(&own).unwrap().next().is_none() && bytes.exists());
+        marked.remove_all(&settings).unwrap();
+        assert!(!own.exists() && bytes.exists());
         assert!(Marked::find(&settings).is_none());
         // Nor does a link lead to a place with the mark.
         fs::remove_file(&storage).unwrap();
         fs::rename(&moved, &storage).unwrap();
+        fs::create_dir(settings.job_storage()).unwrap();
         mark_storage(&settings).unwrap();
         let place = settings.job_storage();
         fs::rename(&place, top.path().join("real")).unwrap();

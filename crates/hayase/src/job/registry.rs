@@ -10,6 +10,7 @@ use std::io;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
+use super::held::Held;
 use super::{Distrust, Job, JobDir, JobError, JobId, expect_own, hidden};
 
 /// Entries that are looked at; more than anybody has jobs on a machine.
@@ -19,23 +20,27 @@ const ENTRIES_MAX: usize = 4096;
 #[derive(Clone, Debug)]
 pub(crate) struct Registry {
     jobs: PathBuf,
-    /// What is made there after this was found out may be somebody else's, and is not read.
-    is_there: bool,
+    /// The directory that was looked at; entries are read, made and removed in it, whatever its path leads to later. What is
+    /// made there after it was found missing may be somebody else's, and is not read.
+    held: Option<Held>,
 }
 
 impl Registry {
     /// Below `runtime`, which need not exist yet; refuses one that somebody else could have prepared.
     pub(crate) fn open(runtime: &Path) -> Result<Self, JobError> {
         let jobs = runtime.join("jobs");
-        let is_there = is_own(runtime)? && is_own(&jobs)?;
-        Ok(Self { jobs, is_there })
+        let held = match own(runtime)? {
+            Some(_) => own(&jobs)?,
+            None => None,
+        };
+        Ok(Self { jobs, held })
     }
 
     /// The same for questions that can do without: where it is refused, no job is known, and a warning says why.
     pub(crate) fn open_or_none(runtime: &Path) -> Self {
         Self::open(runtime).unwrap_or_else(|error| {
             tracing::warn!("no jobs are known: {error}");
-            Self { jobs: runtime.join("jobs"), is_there: false }
+            Self { jobs: runtime.join("jobs"), held: None }
         })
     }
 
@@ -57,7 +62,8 @@ impl Registry {
     /// The entry of a job that is known.
     pub(crate) fn known(&self, job: &JobId) -> Option<PathBuf> {
         let entry = self.entry(job);
-        (self.is_there && entry.exists()).then_some(entry)
+        let is_known = |held: &Held| held.path().join(job.as_str()).exists();
+        self.held.as_ref().is_some_and(is_known).then_some(entry)
     }
 
     /// The entry of a job, whether it exists or not.
@@ -71,7 +77,9 @@ impl Registry {
         if entry == dir.path() {
             return Ok(());
         }
-        std::os::unix::fs::symlink(dir.path(), &entry).map_err(|error| match error.kind() {
+        let place = self.held.as_ref().map(|held| held.path().join(job.as_str()));
+        let place = place.unwrap_or_else(|| entry.clone());
+        std::os::unix::fs::symlink(dir.path(), place).map_err(|error| match error.kind() {
             io::ErrorKind::AlreadyExists => {
                 JobError::Exists { job: job.to_string(), path: entry.clone() }
             }
@@ -95,10 +103,8 @@ impl Registry {
     pub(crate) fn forget(runtime: &Path, job: &JobId) {
         match Self::open(runtime) {
             Ok(registry) => {
-                let entry = registry.entry(job);
-                if registry.is_there && entry.is_symlink() {
-                    let _ = fs::remove_file(entry);
-                }
+                // Refused where it is no link.
+                let _ = registry.held.map(|held| held.remove_link(job.as_str().as_ref()));
             }
             Err(error) => tracing::warn!("the entry of job {job} stays: {error}"),
         }
@@ -107,7 +113,7 @@ impl Registry {
     /// Every entry that leads to a readable job, by name. Links that lead nowhere, and what killed commands
     /// left, are removed.
     pub(crate) fn jobs(&self) -> Vec<Job> {
-        if self.is_there {
+        if self.held.is_some() {
             hidden::sweep(&self.jobs);
         }
         let mut jobs: Vec<Job> = self.found().filter_map(Result::ok).collect();
@@ -129,16 +135,16 @@ impl Registry {
     }
 
     fn found(&self) -> impl Iterator<Item = Result<Job, JobError>> {
-        let entries = self.is_there.then(|| fs::read_dir(&self.jobs).ok()).flatten();
+        let entries = self.held.as_ref().and_then(|held| fs::read_dir(held.path()).ok());
         let entries = entries.into_iter().flatten().flatten().take(ENTRIES_MAX);
         entries.filter_map(|entry| {
-            let path = entry.path();
+            let path = self.jobs.join(entry.file_name());
             let target = match fs::canonicalize(&path) {
                 Ok(target) => target,
                 Err(error) => {
                     // A storage that does not answer now may be there later.
-                    if error.kind() == io::ErrorKind::NotFound && path.is_symlink() {
-                        let _ = fs::remove_file(&path);
+                    if let (io::ErrorKind::NotFound, Some(held)) = (error.kind(), &self.held) {
+                        let _ = held.remove_link(&entry.file_name());
                     }
                     return None;
                 }
@@ -157,10 +163,10 @@ impl Registry {
     }
 }
 
-/// Whether a directory is there, to which nobody else can write.
-fn is_own(path: &Path) -> Result<bool, JobError> {
+/// A directory to which nobody else can write, if it is there.
+fn own(path: &Path) -> Result<Option<Held>, JobError> {
     match fs::symlink_metadata(path) {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
         found => {
             let found = found.map_err(JobError::io("look at", path))?;
             refuse_unless_own(path, &found, 0o022)?;
@@ -234,6 +240,30 @@ mod tests {
             1,
             "a registry that is opened now"
         );
+    }
+
+    /// A link takes the place of a registry that was looked at.
+    #[test]
+    fn a_registry_that_was_opened_is_held_whatever_takes_its_place() {
+        let top = tempfile::tempdir().unwrap();
+        let (own, others) = (top.path().join("own"), top.path().join("others"));
+        let job: JobId = "job".parse().unwrap();
+        for (runtime, job) in [(&own, "own"), (&others, "bait")] {
+            let registry = Registry::make(runtime).unwrap();
+            let dir = JobDir::new(registry.entry(&job.parse().unwrap()));
+            dir.create(1).unwrap();
+            dir.write_settings(&sample_settings(Kind::ThisMachine, 1)).unwrap();
+        }
+        let registry = Registry::open(&own).unwrap();
+        let moved = top.path().join("moved");
+        fs::rename(&own, &moved).unwrap();
+        std::os::unix::fs::symlink(&others, &own).unwrap();
+        assert!(registry.known(&"bait".parse().unwrap()).is_none());
+        assert!(registry.known(&"own".parse().unwrap()).is_some());
+        registry.add(&job, &JobDir::new(top.path().join("elsewhere"))).unwrap();
+        assert!(moved.join("jobs/job").is_symlink());
+        assert!(!others.join("jobs/job").is_symlink());
+        assert!(registry.jobs().is_empty(), "a job of others is not listed");
     }
 
     #[test]

@@ -37,7 +37,7 @@ pub(crate) fn prepare(plan: Plan, environment: &Environment) -> anyhow::Result<J
         Ok(()) => Ok(Job { dir, settings }),
         Err(error) => {
             for node in 0..settings.nodes {
-                let _ = fs::remove_dir_all(dir.node(node).path());
+                let _ = dir.node(node).remove();
             }
             if settings.kind == Kind::Hosts {
                 let job = Job { dir, settings };

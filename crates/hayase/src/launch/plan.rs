@@ -17,7 +17,7 @@ use crate::commands::up::UpArgs;
 use crate::config::Environment;
 use crate::job::{
     Job, JobDir, JobError, JobId, Kind, Reach, Registry, SETTINGS_FORMAT, Settings, TierSettings,
-    TransportName, expect_safe_way,
+    TransportName, expect_safe_way, whole_safe_way,
 };
 use crate::moment;
 use crate::process::{ProcessId, boot_id, pid_namespace};
@@ -326,8 +326,11 @@ fn choose_storage(
     if !is_here {
         return Ok((std::path::absolute(given)?, false));
     }
+    // As it was typed: without links nobody could see any more whose they were. (A link of another user in a directory
+    // where everybody can make one led root's jobs to any directory of root.)
+    let found = whole_safe_way(given)?;
     check_storage(given)?;
-    Ok((std::fs::canonicalize(given)?, false))
+    Ok((found.map_or_else(|| std::fs::canonicalize(given), Ok)?, false))
 }
 
 /// A directory that this user can write.

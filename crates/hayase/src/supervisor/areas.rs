@@ -11,7 +11,7 @@ use std::time::Duration;
 use anyhow::Context;
 use rustix::mount::{UnmountFlags, unmount};
 
-use crate::job::Settings;
+use crate::job::{Settings, remove_link};
 use crate::launch::mounts::{is_mount_point, is_ours, top_at};
 use crate::launch::{holders, program};
 
@@ -46,7 +46,7 @@ pub(crate) fn show_local(settings: &Settings, node: u16) -> anyhow::Result<()> {
 pub(crate) fn hide_local(settings: &Settings, node: u16) -> Hidden {
     let mount = settings.local_mount(node);
     if mount.is_symlink() {
-        return match fs::remove_file(&mount) {
+        return match remove_link(&mount) {
             Ok(()) => Hidden::Gone,
             Err(error) => Hidden::Failed(format!("remove {}: {error}", mount.display())),
         };
@@ -75,7 +75,7 @@ pub(crate) fn hide_cache(settings: &Settings, node: u16) -> Hidden {
     if !mount.is_symlink() {
         return hide(&mount, settings.is_privileged);
     }
-    match fs::remove_file(&mount).and_then(|()| fs::create_dir(&mount)) {
+    match remove_link(&mount).and_then(|()| fs::create_dir(&mount)) {
         Ok(()) => Hidden::Gone,
         Err(error) => Hidden::Failed(format!("remove {}: {error}", mount.display())),
     }

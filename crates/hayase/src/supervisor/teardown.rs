@@ -3,7 +3,6 @@
 //! Every step is bounded in time and none is skipped because another failed; what did not go as it
 //! should becomes a note for the person who asked.
 
-use std::fs;
 use std::time::Duration;
 
 use rustix::mount::{UnmountFlags, unmount};
@@ -124,7 +123,7 @@ impl Keeper {
             return (notes, kept);
         }
         let dir = self.node_dir();
-        if let Err(error) = fs::remove_dir_all(dir.path()) {
+        if let Err(error) = dir.remove() {
             notes.push(format!("remove {}: {error}", dir.path().display()));
         }
         if self.settings.kind == Kind::Hosts {

@@ -32,9 +32,24 @@ impl Host {
         host.write("bin/logger", "cat >>$LOG");
         // Tests may run without root, and the user is none.
         let as_user = r#"[ "$1 $3 $5" = "--reuid --regid --init-groups" ] || exit 9
-            echo "as $2 $4"; shift 5; exec "$@""#;
+            echo "as $2 $4 $6" >>$CALLS; AS_USER=yes; export AS_USER; shift 5; exec "$@""#;
         host.write("bin/setpriv", as_user);
-        host.write("bin/timeout", r#"echo "timeout $1 $2 $3 $4"; shift 3; exec "$@""#);
+        let ends =
+            r#"echo "timeout $1 $2 $3 $4" >>$CALLS; ENDS=yes; export ENDS; shift 3; exec "$@""#;
+        host.write("bin/timeout", ends);
+        for name in ["find", "rm", "chmod", "rmdir"] {
+            let call =
+                format!(r#"echo "$ENDS,$AS_USER {name} $*" >>$CALLS; exec /usr/bin/{name} "$@""#);
+            host.write(&format!("bin/{name}"), &call);
+        }
+        // What is of who runs the test is of the user.
+        let own = rustix::process::getuid().as_raw();
+        let stat = format!(
+            r#"echo "$ENDS,$AS_USER stat $*" >>$CALLS; said=$(/usr/bin/stat "$@" 2>&1); status=$?
+            case $said in *" {own}") said="${{said% *}} $SLURM_JOB_UID" ;; esac
+            printf '%s\n' "$said"; exit $status"#
+        );
+        host.write("bin/stat", &stat);
         fs::create_dir_all(host.storage().join("slurm-7/node-0")).unwrap();
         host
     }
@@ -57,13 +72,20 @@ impl Host {
     /// What the epilog wrote to the system log.
     fn epilog(&self) -> String {
         let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples/slurm/epilog.sh");
+        let _ = fs::remove_file(self.path("calls"));
         let path = format!("{}:/usr/bin:/bin", self.path("bin").display());
         let mut command = Command::new("sh");
         command.arg(script).env("PATH", path).env("LOG", self.path("log"));
+        command.env("CALLS", self.path("calls"));
         command.env("HAYASE", self.path("bin/hayase")).env("HAYASE_DISK", self.path("disk"));
         command.env("SLURM_JOB_ID", "7").env("SLURM_JOB_UID", &self.user).env("SLURM_JOB_GID", "6");
         done(&command.output().unwrap()).with(0);
         fs::read_to_string(self.path("log")).unwrap_or_default()
+    }
+
+    /// What the last run of it has called: who did, and whether that ends in time.
+    fn calls(&self) -> String {
+        fs::read_to_string(self.path("calls")).unwrap()
     }
 }
 
@@ -79,9 +101,9 @@ fn the_epilog_keeps_storage_unless_down_here_ended_well() {
         let host = Host::new(status, true);
         let log = host.epilog();
         assert!(host.storage().exists(), "{status}");
-        let said = format!("as {} 6\nsaid down --here --drain 20 --job slurm-7", host.user);
-        assert!(log.contains(&said), "{log}");
-        assert!(log.starts_with("timeout -k 5 100 setpriv"), "root can end it: {log}");
+        assert!(log.starts_with("said down --here --drain 20 --job slurm-7"), "{log}");
+        let called = format!("timeout -k 5 100 setpriv\nas {} 6 env\n", host.user);
+        assert!(host.calls().contains(&called), "{}", host.calls());
         let told = format!("is kept: hayase down --here ended with {status}");
         let resume = format!("hayase resume {}", host.storage().join("slurm-7").display());
         assert!(log.contains(&told) && log.contains(&resume), "{log}");
@@ -136,5 +158,68 @@ fn the_epilog_keeps_storage_that_it_can_not_search() {
 fn the_epilog_logs_what_down_said_as_it_is() {
     let host = Host::new(1, true);
     host.write("bin/hayase", r#"printf '%s\n' 'a\tb\nc'; exit 1"#);
-    assert!(host.epilog().contains("\na\\tb\\nc\n"));
+    assert!(host.epilog().starts_with("a\\tb\\nc\n"));
+}
+
+/// The directory that the prolog made is gone, and the disk has something else of its name.
+#[test]
+fn the_epilog_touches_no_storage_but_that_of_the_prolog() {
+    let host = Host::new(0, true);
+    let bytes = host.path("others/bytes");
+    fs::create_dir(host.path("others")).unwrap();
+    fs::write(&bytes, "of others").unwrap();
+    fs::remove_dir_all(host.storage()).unwrap();
+    std::os::unix::fs::symlink(host.path("others"), host.storage()).unwrap();
+    let log = host.epilog();
+    assert!(log.contains("is not touched") && log.contains("symbolic link"), "{log}");
+    assert!(bytes.exists() && host.storage().is_symlink());
+    fs::remove_file(host.storage()).unwrap();
+    fs::write(host.storage(), "").unwrap();
+    assert!(host.epilog().contains("is not touched") && host.storage().exists());
+    if !rustix::process::geteuid().is_root() {
+        return println!("SKIP a directory of another user: only root can make one");
+    }
+    fs::remove_file(host.storage()).unwrap();
+    fs::create_dir(host.storage()).unwrap();
+    std::os::unix::fs::chown(host.storage(), Some(4711), None).unwrap();
+    let log = host.epilog();
+    assert!(log.contains("this is: directory 4711") && host.storage().exists(), "{log}");
+}
+
+/// What a user has made is looked at and removed as that user, and never waited for without an end.
+#[test]
+fn the_epilog_works_as_the_user_and_ends_in_time() {
+    let host = Host::new(0, true);
+    let locked = host.storage().join("locked");
+    fs::create_dir(&locked).unwrap();
+    fs::write(locked.join("bytes"), "").unwrap();
+    fs::set_permissions(&locked, fs::Permissions::from_mode(0o500)).unwrap();
+    assert!(!host.epilog().contains("is kept") && !host.storage().exists());
+    let (calls, storage) = (host.calls(), host.storage());
+    let on_storage = calls.lines().filter(|line| line.contains(storage.to_str().unwrap()));
+    let (mut by_root, mut by_user) = (Vec::new(), Vec::new());
+    for line in on_storage {
+        let (who, call) = line.split_once(' ').unwrap();
+        match who {
+            "yes,yes" => by_user.push(call.split(' ').next().unwrap()),
+            "yes," => by_root.push(call.split(' ').next().unwrap()),
+            _ => panic!("it may never end: {line}"),
+        }
+    }
+    by_root.dedup();
+    by_user.dedup();
+    assert_eq!(by_root, ["stat", "rmdir", "stat"], "{calls}");
+    assert_eq!(by_user, ["find", "chmod", "rm"], "{calls}");
+}
+
+/// As a file system of the user that never answers (FUSE).
+#[test]
+fn the_epilog_waits_for_no_file_system_of_a_user() {
+    let host = Host::new(0, true);
+    host.write("bin/find", "exec sleep 1000");
+    let ends =
+        r#"shift 3; case "$*" in *" find "*) exec /usr/bin/timeout -k 1 1 "$@" ;; esac; exec "$@""#;
+    host.write("bin/timeout", ends);
+    let log = host.epilog();
+    assert!(host.storage().exists() && log.contains("not all of it can be read"), "{log}");
 }

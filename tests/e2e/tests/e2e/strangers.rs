@@ -1,15 +1,21 @@
 //! Another user of the machine prepares what commands of root read: no command acts on it.
 
+use std::collections::BTreeMap;
 use std::fs;
 use std::os::unix::fs::{PermissionsExt, chown, lchown, symlink};
 use std::path::{Path, PathBuf};
-use std::process::Command as Process;
+use std::process::{Child, Command as Process};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::JoinHandle;
 use std::time::Duration;
 
 use anyhow::{Context, ensure};
 use hayase_e2e::job::{binary, is_alive};
 use hayase_e2e::process::{Finished, run};
 use hayase_e2e::{JobOptions, Suite, TestResult, Trial};
+use rustix::fs::{CWD, RenameFlags, renameat_with};
+use serde_json::{Value, json};
 
 /// How long a command may take on a busy machine.
 const COMMAND: Duration = Duration::from_secs(60);
@@ -17,12 +23,21 @@ const COMMAND: Duration = Duration::from_secs(60);
 /// The one who attacks; there need be no such user.
 const STRANGER: u32 = 4711;
 
+/// A user that every system knows.
+const SOMEBODY: u32 = 65534;
+
+/// How often each command runs while what it reads is swapped.
+const ROUNDS: usize = 8;
+
 pub(crate) fn suite() -> Suite {
     Suite::new("strangers", JobOptions::three())
         .alone("strangers_registry_is_not_read", registry_is_not_read)
         .alone("strangers_job_directory_is_not_read", job_directory_is_not_read)
         .alone("strangers_can_not_swap_the_way_to_a_job", way_can_not_be_swapped)
         .alone("strangers_places_are_not_used", places_are_not_used)
+        .alone("strangers_swaps_are_not_followed", swaps_are_not_followed)
+        .alone("strangers_processes_are_none_of_roots_jobs", processes_are_no_jobs)
+        .alone("strangers_links_lead_no_epilog", links_lead_no_epilog)
 }
 
 /// A job of root, and a copy of its directory by which a stranger would lead commands of root to its processes, mounts
@@ -187,6 +202,271 @@ fn places_are_not_used() -> TestResult {
         ensure!(fs::read_dir(&theirs)?.next().is_none(), "something is in the stranger's place");
     }
     fs::remove_dir_all(&temporary)?;
+    bait.end()
+}
+
+/// Exchanges what two paths lead to, all the time.
+struct Swapper {
+    is_over: Arc<AtomicBool>,
+    thread: JoinHandle<rustix::io::Result<u64>>,
+}
+
+impl Swapper {
+    fn start(one: &Path, two: &Path) -> Self {
+        let is_over = Arc::new(AtomicBool::new(false));
+        let (end, one, two) = (is_over.clone(), one.to_owned(), two.to_owned());
+        let thread = std::thread::spawn(move || {
+            let mut swaps = 0;
+            while !end.load(Ordering::Relaxed) {
+                renameat_with(CWD, &one, CWD, &two, RenameFlags::EXCHANGE)?;
+                swaps += 1;
+            }
+            Ok(swaps)
+        });
+        Self { is_over, thread }
+    }
+
+    fn end(self) -> TestResult {
+        self.is_over.store(true, Ordering::Relaxed);
+        let swaps =
+            self.thread.join().map_err(|_| anyhow::anyhow!("the swapper has panicked"))??;
+        ensure!(swaps > 0, "nothing was swapped");
+        Ok(())
+    }
+}
+
+/// A directory of root takes turns with a link to what a stranger has prepared: more than a stranger could do where root's
+/// commands look at all. So do two names of a stranger in a place where everybody can make some.
+fn swaps_are_not_followed() -> TestResult {
+    let bait = Bait::new()?;
+    let public = bait.trial.tree().path().join("public");
+    let (name, link) = (public.join("name"), public.join("link"));
+    fs::create_dir(&public)?;
+    fs::set_permissions(&public, fs::Permissions::from_mode(0o1777))?;
+    let before = all_below(&bait.above())?;
+    let job: [&[&str]; 4] = [
+        &["status", "--job"],
+        &["exec", "--node", "0", "--job"],
+        &["down", "--here", "--job"],
+        &["down", "--job"],
+    ];
+    let registry: [&[&str]; 4] = [&["status"], &["down", "--here"], &["down"], &["flush"]];
+    for (theirs, commands, is_registry) in
+        [(bait.copy.clone(), job, false), (bait.above().join("run"), registry, true)]
+    {
+        fs::create_dir_all(name.join("jobs"))?;
+        for path in [&name, &name.join("jobs")] {
+            fs::set_permissions(path, fs::Permissions::from_mode(0o700))?;
+        }
+        symlink(theirs, &link)?;
+        lchown(&link, Some(STRANGER), None)?;
+        let swapper = Swapper::start(&name, &link);
+        let tried = (0..ROUNDS).try_for_each(|_| {
+            commands.iter().try_for_each(|words| bait.run_on(words, &name, is_registry))
+        });
+        swapper.end()?;
+        tried?;
+        let after = all_below(&bait.above())?;
+        ensure!(before == after, "files of the stranger have changed: {before:?} {after:?}");
+        fs::remove_dir_all(&public)?;
+        fs::create_dir(&public)?;
+        fs::set_permissions(&public, fs::Permissions::from_mode(0o1777))?;
+    }
+    bait.expect_no_place(&name, &link)?;
+    bait.end()
+}
+
+impl Bait {
+    /// Runs a command on a job or a registry that is swapped: it may find nothing, or refuse what it finds.
+    fn run_on(&self, words: &[&str], place: &Path, is_registry: bool) -> TestResult {
+        let mut command = Process::new(binary()?);
+        command.args(words).env_remove("HAYASE_JOB");
+        match is_registry {
+            true => command.env("HAYASE_RUNTIME_DIR", place),
+            false => command.arg(place),
+        };
+        if words[0] == "exec" {
+            command.args(["--", "true"]);
+        }
+        let found = run(&mut command, COMMAND)?;
+        ensure!(is_registry || found.code != Some(0), "{command:?} ended well: {found:?}");
+        self.expect_untouched().with_context(|| format!("after {command:?}: {found:?}"))
+    }
+
+    /// `up` makes nothing in a place of a stranger, nor where their link leads, while both take turns.
+    fn expect_no_place(&self, name: &Path, link: &Path) -> TestResult {
+        let outside = self.trial.tree().path().join("outside");
+        fs::create_dir(&outside)?;
+        fs::create_dir(name)?;
+        symlink(&outside, link)?;
+        lchown(link, Some(STRANGER), None)?;
+        chown(name, Some(STRANGER), None)?;
+        let swapper = Swapper::start(name, link);
+        let tried: TestResult = (0..ROUNDS).try_for_each(|_| {
+            for option in ["--storage", "--mount", "--job-dir"] {
+                let mut up = Process::new(binary()?);
+                up.args(["up", "--nodes", "1", "--shared", "16M", "--local", "16M", option]);
+                up.arg(if option == "--job-dir" { name.join("job") } else { name.to_owned() });
+                self.expect_refusal(&mut up, None, "belongs to user 4711")?;
+            }
+            Ok(())
+        });
+        swapper.end()?;
+        tried?;
+        let made = [all_below(&outside)?, all_below(name)?, all_below(link)?].concat();
+        ensure!(made.is_empty(), "up has made {made:?}");
+        Ok(())
+    }
+}
+
+/// A process of another user that ends with this.
+struct Sleeper(Child);
+
+impl Sleeper {
+    fn start(user: u32) -> anyhow::Result<Self> {
+        use std::os::unix::process::CommandExt;
+        Ok(Self(Process::new("sleep").arg("1000").uid(user).gid(user).spawn()?))
+    }
+
+    /// As the files of a job name it.
+    fn named(&self) -> anyhow::Result<Value> {
+        let stat = fs::read_to_string(format!("/proc/{}/stat", self.0.id()))?;
+        let (_, fields) = stat.rsplit_once(") ").context("its name has an end")?;
+        let start: u64 = fields.split(' ').nth(19).context("it has a start")?.parse()?;
+        Ok(json!({ "pid": self.0.id(), "start": start }))
+    }
+}
+
+impl Drop for Sleeper {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// A registry and a job of root's own that name a process of another user, as the kernel may have given its number away.
+fn processes_are_no_jobs() -> TestResult {
+    let bait = Bait::new()?;
+    let tree = bait.trial.tree().path().to_owned();
+    let (own, mut sleeper) = (tree.join("own"), Sleeper::start(STRANGER)?);
+    let copy = own.join("jobs/named");
+    for command in [&["status"][..], &["exec", "--node", "0"], &["down", "--here"], &["down"]] {
+        fs::create_dir_all(own.join("jobs"))?;
+        for path in [&own, &own.join("jobs")] {
+            fs::set_permissions(path, fs::Permissions::from_mode(0o700))?;
+        }
+        copy_all(&bait.trial.tree().job_dir(), &copy)?;
+        fs::set_permissions(&copy, fs::Permissions::from_mode(0o700))?;
+        let named = sleeper.named()?;
+        let other = BTreeMap::from([
+            ("job", json!("named")),
+            ("mark", json!("00000000000000000000000000000000")),
+            ("storage", json!(tree.join("own-storage"))),
+            ("mount", json!(tree.join("own-mount"))),
+            ("runtime", json!(own)),
+            ("made", json!([])),
+            ("launcher", named.clone()),
+        ]);
+        rewrite(&copy.join("job.json"), &other)?;
+        rewrite(&copy.join("node-0/supervisor.json"), &BTreeMap::from([("process", named)]))?;
+        let mut process = Process::new(binary()?);
+        process.args(command).args(["--job", "named"]).env("HAYASE_RUNTIME_DIR", &own);
+        if command[0] == "exec" {
+            process.args(["--", "true"]);
+        }
+        let found = run(&mut process, COMMAND)?;
+        ensure!(sleeper.0.try_wait()?.is_none(), "{process:?} has ended it: {found:?}");
+        let is_down =
+            found.stdout.contains("dead") || found.stderr.contains("not running any more");
+        ensure!(command[0] == "down" || is_down, "{process:?} took it for the job: {found:?}");
+        bait.expect_untouched().with_context(|| format!("after {process:?}: {found:?}"))?;
+        fs::remove_dir_all(&own)?;
+    }
+    bait.end()
+}
+
+/// Replaces fields of a file of a job and of its copy, which have a checksum over their text.
+fn rewrite(path: &Path, fields: &BTreeMap<&str, Value>) -> TestResult {
+    let mut found: Value = serde_json::from_slice(&fs::read(path)?)?;
+    let all = found.as_object_mut().context("it is a structure")?;
+    all.remove("checksum").context("it has a checksum")?;
+    for (name, value) in fields {
+        all.insert((*name).to_owned(), value.clone()).with_context(|| format!("no {name}"))?;
+    }
+    let text = serde_json::to_string_pretty(&found)?;
+    let body = text.strip_suffix("\n}").context("it is a structure")?;
+    let sum = blake3::hash(body.as_bytes()).to_hex();
+    let text = format!("{body},\n  \"checksum\": \"{}\"\n}}\n", &sum[..32]);
+    let mut copy = path.as_os_str().to_owned();
+    copy.push(".copy");
+    fs::write(path, &text)?;
+    Ok(fs::write(copy, text)?)
+}
+
+/// The registry of a user, which root's epilog looks at; it has to have its usual place.
+struct UserRegistry(PathBuf);
+
+impl UserRegistry {
+    fn of(user: u32) -> anyhow::Result<Self> {
+        let path = PathBuf::from(format!("/tmp/hayase-{user}"));
+        fs::create_dir(&path)?;
+        let made = Self(path);
+        fs::create_dir(made.0.join("jobs"))?;
+        for path in [&made.0, &made.0.join("jobs")] {
+            fs::set_permissions(path, fs::Permissions::from_mode(0o700))?;
+            chown(path, Some(user), None)?;
+        }
+        Ok(made)
+    }
+}
+
+impl Drop for UserRegistry {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+/// The registry of a user leads root's epilog to a job of root, and the place of its storage to something of root's.
+fn links_lead_no_epilog() -> TestResult {
+    let bait = Bait::new()?;
+    let tree = bait.trial.tree().path().to_owned();
+    let (disk, outside) = (tree.join("disk"), tree.join("outside"));
+    let (registry, storage) = (UserRegistry::of(SOMEBODY)?, disk.join("hayase-7"));
+    let entry = registry.0.join("jobs/slurm-7");
+    symlink(bait.trial.tree().job_dir(), &entry)?;
+    lchown(&entry, Some(SOMEBODY), None)?;
+    for path in [&disk, &outside, &tree.join("bin")] {
+        fs::create_dir(path)?;
+    }
+    fs::write(outside.join("bytes"), "of root")?;
+    fs::write(tree.join("bin/logger"), "#!/bin/sh\ncat >>\"$LOG\"\n")?;
+    fs::set_permissions(tree.join("bin/logger"), fs::Permissions::from_mode(0o755))?;
+    symlink(&outside, &storage)?;
+    lchown(&storage, Some(SOMEBODY), None)?;
+    let epilog = || -> anyhow::Result<String> {
+        let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples/slurm/epilog.sh");
+        let mut epilog = Process::new("sh");
+        epilog.arg(script).env("HAYASE", binary()?).env("HAYASE_DISK", &disk);
+        epilog.env("PATH", format!("{}:/usr/sbin:/usr/bin:/sbin:/bin", tree.join("bin").display()));
+        epilog.env("LOG", tree.join("log")).env("SLURM_JOB_ID", "7");
+        epilog.env("SLURM_JOB_UID", SOMEBODY.to_string()).env("SLURM_JOB_GID", "65534");
+        run(&mut epilog, COMMAND)?.success()?;
+        let log = fs::read_to_string(tree.join("log")).unwrap_or_default();
+        bait.expect_untouched().with_context(|| format!("after the epilog: {log}"))?;
+        ensure!(outside.join("bytes").exists(), "it has removed what is root's: {log}");
+        Ok(log)
+    };
+    let log = epilog()?;
+    ensure!(log.contains("is kept: hayase down --here ended with"), "{log}");
+    fs::remove_file(&entry)?;
+    let log = epilog()?;
+    ensure!(log.contains("is not touched"), "{log}");
+    // One that somebody else has made.
+    fs::remove_file(&storage)?;
+    fs::create_dir(&storage)?;
+    chown(&storage, Some(STRANGER), None)?;
+    let log = epilog()?;
+    ensure!(log.contains("this is: directory 4711") && storage.exists(), "{log}");
     bait.end()
 }
 

@@ -4,7 +4,6 @@
 //! The job directory may be the same one that the launcher made (a shared file system), known by the mark of
 //! its `job.json`; otherwise a private one is made at the same path.
 
-use std::fs;
 use std::path::PathBuf;
 
 use anyhow::{Context, ensure};
@@ -63,7 +62,7 @@ fn make_private(dir: &JobDir, node: u16, start: &Start) -> anyhow::Result<()> {
         dir.write_settings(&start.settings)?;
         Ok(())
     };
-    fill().inspect_err(|_| drop(fs::remove_dir_all(dir.path())))
+    fill().inspect_err(|_| dir.remove())
 }
 
 fn fill(dir: &JobDir, node: u16, settings: &Settings, registry: &Registry) -> anyhow::Result<()> {
@@ -86,6 +85,8 @@ fn make_places(
         make_storage(settings, made)?;
     }
     for place in mounts {
+        // Before as well: nothing is to be left in a place of somebody else.
+        expect_safe_way(place)?;
         make_all(place, made).map_err(|error| PlanError::MountPoint {
             path: place.to_owned(),
             why: reason(&error),
@@ -97,6 +98,7 @@ fn make_places(
 
 fn make_storage(settings: &Settings, made: &mut Vec<PathBuf>) -> anyhow::Result<()> {
     let storage = &settings.storage;
+    expect_safe_way(storage)?;
     if settings.makes_storage {
         make_all(storage, made).map_err(JobError::io("make storage", storage))?;
     }
