@@ -61,6 +61,7 @@ about() {
     fuzz-long) say "random input for decoders, 5 minutes each" ;;
     fuzz-guided) say "\`fuzz-long\` guided by coverage" ;;
     asan) say "tests of crates with unsafe code under AddressSanitizer" ;;
+    tsan) say "the same under ThreadSanitizer" ;;
     flips-long) say "flipped bits in files that a job keeps" ;;
     entries-long) say "two million files into packs and out" ;;
     files-long) say "a hundred thousand files through the cache area" ;;
