@@ -301,7 +301,7 @@ fn commands_that_messages_print_exist() {
     for source in sources().iter().filter(|source| source.file_name() != own) {
         for (line, span) in printed(source) {
             // `{job}` stands for a word, `{}` and `hayase {name}` for whole commands.
-            let text = span.replace('{', "").replace('}', "");
+            let text = span.replace(['{', '}'], "");
             let is_whole = text.split_whitespace().nth(1).is_none() || span.starts_with("hayase {");
             found += 1;
             let what = if is_whole { Vec::new() } else { wrong_in_sentence(&text) };
