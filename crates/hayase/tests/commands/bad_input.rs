@@ -136,11 +136,12 @@ fn paths_that_are_nearly_right() {
     let scene = Scene::new();
     let (file, target) = (scene.path("f"), scene.path("to"));
     fs::write(&file, "x").unwrap();
-    let stage = |source: &str| scene.hayase(&["stage", "in", source, target.to_str().unwrap()]);
-    stage(file.to_str().unwrap()).with(2).says(&["is not a directory", "--include NAME"]);
-    stage("s3:bucket/data").with(2).says(&["did you mean s3://bucket/data?"]);
+    let stage =
+        |verb: &str, source: &str| scene.hayase(&["stage", verb, source, target.to_str().unwrap()]);
+    stage("verify", file.to_str().unwrap()).with(2).says(&["is not a directory", "--include NAME"]);
+    stage("in", "s3:bucket/data").with(2).says(&["did you mean s3://bucket/data?"]);
     scene
         .hayase(&["noise", "--processors", "1000"])
-        .with(1)
-        .says(&["processor 1000 cannot be used"]);
+        .with(2)
+        .says(&["processors 1000 cannot be used"]);
 }

@@ -63,8 +63,8 @@ fn storage_nodes_that_can_not_be_are_refused_before_anything_is_made() {
     let scene = Scene::new();
     for (wish, said) in [
         ("0", "no node stores files"),
-        ("4", "the job has 3 nodes"),
-        ("1,3", "node 3 cannot store files: the job has 3 nodes"),
+        ("4", "4 nodes cannot store files: the job has only 3"),
+        ("1,3", "there is no node 3: the last of the job is node 2"),
         ("n1,x", "no node of the job is called `x`"),
         ("2-1,0", "`2-1` is not a node number or a range"),
     ] {
