@@ -40,6 +40,10 @@ def repository():
 
 
 def prepare(out):
+    sources = (ROOT / "docs").resolve()
+    target = pathlib.Path(out).resolve()
+    if sources.is_relative_to(target) or target.is_relative_to(sources):
+        sys.exit(f"{out} holds the sources of the book, or lies in them: name another directory")
     shutil.rmtree(out, ignore_errors=True)
     shutil.copytree(ROOT / "docs", out)
     address, wrong, included = repository(), [], []

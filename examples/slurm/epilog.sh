@@ -36,8 +36,12 @@ may_be() {
   [ $? != 3 ]
 }
 
-# What the storage is, and whose; a link is not followed.
-kind() { LC_ALL=C timeout -k 5 "$look" stat -c '%F %u' "$storage" 2>&1; }
+# What the storage is, and whose, in `found`; a link is not followed. By a file: a pipe would stay open as long as a program
+# that the user's file system does not answer.
+look_at_storage() {
+  LC_ALL=C timeout -k 5 "$look" stat -c '%F %u' "$storage" >"$seen" 2>&1
+  found=$(head -c 1000 "$seen")
+}
 
 # Why, and what the job has in the storage. Where `hayase down` left no settings in that, the registry has them.
 keep() {
@@ -51,12 +55,13 @@ group=${SLURM_JOB_GID:-$(id -g "$SLURM_JOB_UID")}
 # A link that leads nowhere is one whose directory can not be reached.
 is_known=
 if may_be -e "$entry" || may_be -L "$entry"; then is_known=yes; fi
-case $is_known$(kind) in
+said=$(mktemp) && seen=$(mktemp) || keep "no temporary file can be made" "$storage/$name"
+trap 'rm -f "$said" "$seen"' EXIT
+look_at_storage
+case $is_known$found in
 yes*) ;;
 *": No such file or directory") exit 0 ;;
 esac
-said=$(mktemp) || keep "no temporary file can be made" "$storage/$name"
-trap 'rm -f "$said"' EXIT
 
 if [ "$is_known" ]; then
   # `--here` reaches no other node.
@@ -66,7 +71,7 @@ if [ "$is_known" ]; then
   log "$(head -c 10000 "$said" | tr -c '[:print:]\n' ' ')"
   [ "$status" = 0 ] || keep "hayase down --here ended with $status" "$storage/$name"
 fi
-found=$(kind)
+look_at_storage
 case $found in
 "directory 0" | "directory $SLURM_JOB_UID") ;;
 *": No such file or directory") exit 0 ;;
@@ -86,8 +91,9 @@ ledger=$(head -c 10000 "$said" | tr -c '[:print:]\n' ' ')
 as_user "$removal" find "$storage" -xdev -type d ! -perm -700 -exec chmod u+rwx {} ';' >/dev/null 2>&1
 as_user "$removal" rm -rf --one-file-system "$storage" >/dev/null 2>&1
 timeout -k 5 "$look" rmdir "$storage" 2>/dev/null
-case $(kind) in
+look_at_storage
+case $found in
 *": No such file or directory") exit 0 ;;
 esac
-log "$storage is kept: not all of it can be removed as user $SLURM_JOB_UID"
+log "$storage is kept: not all of it could be removed as user $SLURM_JOB_UID within $removal s; remove what is left of it"
 exit 0

@@ -4,7 +4,7 @@
 # removes it, and not before.
 
 # What they are called, below the target directory.
-own_directories=(guided asan tests-of-tests packages/second)
+own_directories=(guided asan tsan tests-of-tests packages/second)
 
 # own_directory NAME: makes one, and says which in `own`.
 own_directory() {

@@ -61,7 +61,7 @@ about() {
     fuzz-long) say "random input for decoders, 5 minutes each" ;;
     fuzz-guided) say "\`fuzz-long\` guided by coverage" ;;
     asan) say "tests of crates with unsafe code under AddressSanitizer" ;;
-    tsan) say "the same under ThreadSanitizer" ;;
+    tsan) say "tests of \`hayase-wire\`, \`-store\`, \`-client\` and \`-fuse\` under ThreadSanitizer, without UCX" ;;
     flips-long) say "flipped bits in files that a job keeps" ;;
     entries-long) say "two million files into packs and out" ;;
     files-long) say "a hundred thousand files through the cache area" ;;
@@ -98,7 +98,7 @@ needs_network() {
 # Suites that need what the suite `build` builds.
 needs_programs() {
   case $1 in
-    bench | deny | site | page | fuzz-guided | asan | fresh-* | packages*) false ;;
+    bench | deny | site | page | fuzz-guided | asan | tsan | fresh-* | packages*) false ;;
     *) true ;;
   esac
 }
@@ -265,7 +265,10 @@ suite_sim-tier() {
 }
 # The same where every node loses power, which ends the job, and the job is resumed: the fault model of the project.
 suite_sim-tier-cut() {
-  HAYASE_SIM_TIER_FIRST=$(new_seed) HAYASE_SIM_TIER_SEEDS=5000 run_tests hayase-sim by_resume_after_a_power_cut
+  local first
+  first=$(new_seed)
+  echo "first seed $first"
+  HAYASE_SIM_TIER_FIRST=$first HAYASE_SIM_TIER_SEEDS=5000 run_tests hayase-sim by_resume_after_a_power_cut
 }
 suite_sim-scale() { HAYASE_SIM_SCALE=1000 run_tests hayase-sim a_nodes_effort_does_not_grow_with_the_job; }
 suite_fuzz-long() { HAYASE_FUZZ_SECONDS=300 run_tests hayase-fuzz decoders_come_back_from_anything; }
@@ -310,8 +313,10 @@ instrumented() {
   local name=$1 host status=0
   shift
   host=$(rustc -vV | sed -n 's/^host: //p')
-long_suites=(sim-links sim-restarts sim-cuts sim-losses sim-power-cut sim-tier sim-tier-cut sim-scale)
-long_suites+=(fuzz-long fuzz-guided asan tsan flips-long entries-long files-long swap-long appends-long areas-mpi4py s3-versitygw)
+  own_directory "$name" || return 1
+  CARGO_PROFILE_DEV_DEBUG=line-tables-only "$@" --locked --target "$host" --target-dir "$own" -- \
+    --show-output ${skipped:+--skip "$skipped"} || status=1
+  rm -rf "$own"
   return $status
 }
 # Damages of files that a killed job has left.

@@ -88,7 +88,6 @@ impl Filesystem for Requests {
         if !self.shared.volume.keeps_acls() {
             wanted.remove(ACLS);
         }
-        self.shared.granted.begins(wanted);
         if !self.map_remote {
             wanted.remove(InitFlags::FUSE_DIRECT_IO_ALLOW_MMAP);
         }
@@ -98,6 +97,7 @@ impl Filesystem for Requests {
             wanted.remove(InitFlags::FUSE_AUTO_INVAL_DATA);
             wanted.insert(explicit);
         }
+        self.shared.granted.begins(wanted);
         if !wanted.contains(InitFlags::FUSE_HANDLE_KILLPRIV_V2) {
             self.shared.kernel.set_ids.go_at_open();
         }

@@ -26,7 +26,7 @@ pub(crate) const KILL: MetaChange = MetaChange {
     kill_suidgid: true,
 };
 
-/// Who makes a call.
+/// The process that makes a call.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Caller {
     pub(crate) uid: u32,

@@ -12,7 +12,7 @@ where
         let number = number.and_then(|number| N::try_from(number).ok());
         let (first, last) = (range.start(), range.end());
         number.ok_or_else(|| match *last >= u64::from(u32::MAX) {
-            true => format!("expected a number from {first}"),
+            true => format!("expected a number of at least {first}"),
             false => format!("expected a number from {first} to {last}"),
         })
     }
@@ -22,7 +22,9 @@ where
 pub(crate) fn seconds(first: u32) -> impl Fn(&str) -> Result<u32, String> + Clone {
     move |text| {
         let number = text.parse().ok().filter(|seconds| *seconds >= first);
-        number.ok_or_else(|| format!("expected whole seconds from {first}, for example 60"))
+        number.ok_or_else(|| {
+            format!("expected a whole number of seconds, at least {first}, for example 60")
+        })
     }
 }
 
@@ -39,8 +41,11 @@ mod tests {
         }
         // What the type does not hold is not taken for what it does.
         assert!(within::<u8>(1..=u64::MAX)("256").is_err());
-        assert_eq!(within::<u64>(1..=u64::MAX)("0"), Err("expected a number from 1".to_owned()));
+        assert_eq!(
+            within::<u64>(1..=u64::MAX)("0"),
+            Err("expected a number of at least 1".to_owned())
+        );
         assert_eq!(seconds(0)("0"), Ok(0));
-        assert!(seconds(1)("0").unwrap_err().contains("from 1, for example 60"));
+        assert!(seconds(1)("0").unwrap_err().contains("seconds from 1, for example 60"));
     }
 }

@@ -18,10 +18,11 @@ pub(crate) struct NoProcessors(String);
 
 /// Some of a list can not be used.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
-#[error("processors {missing} cannot be used on this machine, which has {present}")]
+#[error("processors {missing} cannot be used here: {usable} can")]
 pub(crate) struct Missing {
     missing: Processors,
-    present: String,
+    /// As threads that ask for nothing may.
+    usable: Processors,
 }
 
 impl Processors {
@@ -49,9 +50,8 @@ impl Processors {
         if missing.is_empty() {
             return Ok(());
         }
-        let online = std::fs::read_to_string("/sys/devices/system/cpu/online");
-        let present = online.map_or_else(|_| "others".to_owned(), |list| list.trim().to_owned());
-        Err(Missing { missing: missing.into(), present })
+        let usable = crate::noise::fwq::allowed().unwrap_or_default().into();
+        Err(Missing { missing: missing.into(), usable })
     }
 
     /// Keeps the calling thread, and all threads and processes that it starts from now on, on them: the kernel's

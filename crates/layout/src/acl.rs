@@ -404,7 +404,7 @@ mod tests {
             list
         }
 
-        /// What a user with these groups may, who is not the owner.
+        /// The rights of a user with these groups other than the owner.
         pub(super) fn may(list: &List, user: u32, in_own_group: bool, group: u32) -> u8 {
             let mask = *list.get(&AclWho::Mask).unwrap_or(&7);
             if let Some(bits) = list.get(&AclWho::User(user)) {

@@ -278,7 +278,7 @@ impl Node {
         self.homes.take_no_more_gathered(ino, node);
     }
 
-    /// Before anybody goes on without those who are late: whoever does is woken later, and waits until a power cut does
+    /// Before anything continues without those who are late: it is woken later, and waits until a power cut does
     /// not change it either ([`Late::until_durable`]).
     pub(crate) fn keep_late(&self) {
         let keep = |late: &[_]| self.names.keep_late(late);

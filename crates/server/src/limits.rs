@@ -371,7 +371,7 @@ pub(crate) const FLUSH_BUSY_REQUESTS: u64 = 200;
 /// failed a moment ago. Where nothing is left, only requests wake the flusher.
 pub(crate) const FLUSH_REST: Duration = Duration::from_secs(5);
 
-/// After the ledger's log could not be written anew, before that is tried again.
+/// Pause before a compaction of the ledger that failed is tried again.
 pub(crate) const LEDGER_PAUSE: Duration = Duration::from_secs(10);
 
 /// No program fills a node's storage faster than this, without a word to the server (passthrough).

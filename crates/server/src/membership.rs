@@ -131,7 +131,17 @@ impl Membership {
         (members, declares)
     }
 
-    /// As server 0: who is to be told the latest now.
+    /// As server 0: the members after a heartbeat, and whether a lost node is back by it. `None` on other servers.
+    fn with_beat(&self, from: PeerIdentity, took: u64) -> Option<(MembersNow, bool)> {
+        let mut coordinator = self.coordinator.borrow_mut();
+        let coordinator = coordinator.as_mut()?;
+        let mut members = self.now.borrow().clone();
+        let is_back = coordinator.beat(&mut members, from, took, Instant::now());
+        members.released = coordinator.taken_by_all(&members);
+        Some((members, is_back))
+    }
+
+    /// As server 0: the servers to which the latest is sent now.
     fn to_tell(&self) -> Vec<ServerId> {
         let (coordinator, now) = (self.coordinator.borrow(), self.now.borrow());
         coordinator.as_ref().map(|c| c.to_tell(&now, Instant::now())).unwrap_or_default()
@@ -270,22 +280,24 @@ impl Node {
 
     /// As server 0: somebody beats.
     pub(crate) async fn beaten(self: &Rc<Self>, from: PeerIdentity, took: u64) -> PeerReply {
-        let is_back = {
-            let mut coordinator = self.membership.coordinator.borrow_mut();
-            let Some(coordinator) = coordinator.as_mut() else {
+        let mut kept: Option<MembersNow> = None;
+        loop {
+            let Some((members, is_back)) = self.membership.with_beat(from, took) else {
                 let why = "only server 0 is beaten to";
                 return PeerReply::Refused(Refused::because(libc_errno::EPROTO, why));
             };
-            let mut members = self.membership.now.borrow_mut();
-            let is_back = coordinator.beat(&mut members, from, took, Instant::now());
-            members.released = coordinator.taken_by_all(&members);
-            is_back
-        };
-        if is_back {
-            tracing::info!(server = %from.server, "a lost node is back");
-            let members = self.membership.now.borrow().clone();
+            let is_kept = kept.is_some_and(|kept| kept.says_the_same(&members));
+            if !is_back || is_kept {
+                self.membership.now.replace(members);
+                if is_back {
+                    tracing::info!(server = %from.server, "a lost node is back");
+                    self.membership.changed.notify_waiters();
+                }
+                break;
+            }
+            // Durable before anybody hears of it. Meanwhile another one may have come back, or one was lost.
             self.keep_members(&members).await;
-            self.membership.changed.notify_waiters();
+            kept = Some(members);
         }
         self.release_lost();
         if !self.membership.to_tell().is_empty() {
@@ -313,7 +325,7 @@ impl Node {
         }
     }
 
-    /// Durable before it is told. Who beat while it was looked for, or while its loss was written down, lives.
+    /// Durable before it is announced. A server whose heartbeat came while it was looked for, or while its loss was written down, lives.
     async fn declare(self: &Rc<Self>) {
         let mut silent = self.who_is_gone(self.suspects()).await;
         let mut kept: Option<MembersNow> = None;

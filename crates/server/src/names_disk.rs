@@ -1,29 +1,35 @@
-//! Waits of the names for their disk, before a request begins instead of in the middle of its commit.
+//! Waits of the names for their disk, before a file is made instead of in the middle of a commit.
 //!
-//! A commit that waits holds up this server's one thread, and with it its heartbeats: 20 s of that are a lost node. So
-//! whoever can wait does so here, where only it waits: while the storage is behind with what was committed, and while no
-//! number of an inode is reserved. The next block of numbers is reserved when a quarter of this one is left.
+//! A commit that waits holds up this server's one thread, and with it its heartbeats: 20 s of that are a lost node. What
+//! makes the names grow is new files: they wait here, where nothing else does, while the storage is behind with what was
+//! committed, and while no number of an inode is reserved. The next block of numbers is reserved when a quarter of this
+//! one is left. Other requests do not wait: others may wait for them, with deadlines and locks.
 //!
-//! Not here: the same waits as the last bound, for what no request asked for ([`hayase_store::MetaStore::commit`],
+//! Not here: the same waits as the last bound, for every commit ([`hayase_store::MetaStore::commit`],
 //! [`hayase_store::Namespace::allocate`]).
 
 use std::cell::Cell;
 use std::rc::Rc;
 use std::sync::Arc;
+use std::time::Duration;
 
 use hayase_store::Namespace;
 use hayase_store::namespace::INODE_BLOCK;
-use hayase_wire::message::{PeerRequest, Refused};
+use hayase_wire::message::Refused;
 use tokio::sync::Mutex;
+use tokio::time::timeout;
 
 use crate::convert::meta_refused;
 use crate::disk::Disk;
 
-/// Numbers are reserved when so many are left.
+/// Numbers are reserved when no more than this are left.
 const NUMBERS_LOW: u64 = INODE_BLOCK / 4;
 
-/// The last so many are for those who found that there are enough, and have not taken theirs yet.
+/// This many are kept for requests that found enough, and have not taken theirs yet.
 const NUMBERS_KEPT: u64 = INODE_BLOCK / 16;
+
+/// How long a new file waits for others that wait for the storage.
+const TURN_MAX: Duration = Duration::from_secs(10);
 
 /// Names, and the threads where they wait.
 pub(crate) struct NamesDisk {
@@ -42,24 +48,27 @@ impl NamesDisk {
 
     /// What was committed survives a power cut. What the cache area has to make durable before is not looked at.
     pub(crate) async fn sync(&self) -> Result<(), Refused> {
+        let _turn = self.turn.lock().await;
         let names = Arc::clone(&self.names);
         self.disk.run(move || names.sync().map_err(meta_refused)).await
     }
 
-    /// Waits while the storage of the names is behind.
-    pub(crate) async fn keep_up(&self) -> Result<(), Refused> {
+    /// Waits while the storage of the names is behind, for some time: then the commit says what is wrong.
+    pub(crate) async fn keep_up(&self) {
         if !self.names.is_behind() {
-            return Ok(());
+            return;
         }
-        let _turn = self.turn.lock().await;
+        let Ok(_turn) = timeout(TURN_MAX, self.turn.lock()).await else { return };
         if !self.names.is_behind() {
-            return Ok(());
+            return;
         }
         let names = Arc::clone(&self.names);
-        self.disk.run(move || names.catch_up().map_err(meta_refused)).await
+        if let Err(error) = self.disk.run(move || names.catch_up().map_err(meta_refused)).await {
+            tracing::warn!(%error, "names are committed faster than their storage takes them");
+        }
     }
 
-    /// Before so many inodes are made here: waits while there are no numbers for them.
+    /// Before this number of inodes is made here: waits while there are no numbers for them.
     pub(crate) async fn have_numbers(self: &Rc<Self>, wanted: usize) -> Result<(), Refused> {
         let left = self.names.numbers_left();
         let least = NUMBERS_KEPT + wanted as u64;
@@ -79,25 +88,8 @@ impl NamesDisk {
     }
 
     async fn reserve(&self, wanted: u64) -> Result<(), Refused> {
+        let _turn = self.turn.lock().await;
         let names = Arc::clone(&self.names);
         self.disk.run(move || names.reserve(wanted).map_err(meta_refused)).await
     }
-}
-
-/// Whether a request may commit something. Those that do not wait for nobody; others may depend on their deadlines.
-pub(crate) fn may_commit(request: &PeerRequest) -> bool {
-    use PeerRequest as R;
-    !matches!(
-        request,
-        R::Ping
-            | R::Recall { .. }
-            | R::Read { .. }
-            | R::Write { .. }
-            | R::Lookup(_)
-            | R::GetAttr { .. }
-            | R::GetAttrMany(_)
-            | R::List { .. }
-            | R::StatFs
-            | R::Status
-    )
 }

@@ -27,7 +27,6 @@ use hayase_wire::message::{OnceId, PeerReply, PeerRequest, Refused};
 use crate::grace::{is_served_in_grace, tells_links};
 use crate::kept_names::{Here, Visit};
 use crate::locks::{LockOwner, Ticket};
-use crate::names_disk::may_commit;
 use crate::node::{Local, Node, libc_errno};
 use crate::peers::Served;
 use locks::wish_of;
@@ -60,11 +59,6 @@ impl Node {
             }
         }
         self.until_handed_on(from, &request).await;
-        if may_commit(&request)
-            && let Err(refused) = self.names_disk.keep_up().await
-        {
-            return PeerReply::Refused(refused).into();
-        }
         match request {
             PeerRequest::Read { part, offset, len } => self.read_part(part, offset, len).await,
             PeerRequest::Write { part, offset, trunc_epoch } => match payload {
@@ -164,6 +158,7 @@ impl Node {
         use PeerRequest as R;
         match request {
             R::CreateInode { node, layout } => {
+                self.names_disk.keep_up().await;
                 self.names_disk.have_numbers(1).await?;
                 self.know_path(node.parent).await?;
                 self.create_inode(&node, layout, from)

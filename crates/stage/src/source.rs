@@ -146,9 +146,17 @@ impl Iterator for Stream<'_> {
     }
 }
 
-/// Whether anything is in a place, packs not counted.
+/// Whether anything can be seen in a place, loose or in packs.
 pub fn has_names(place: &Place) -> bool {
-    Walk::new(place).next().is_some()
+    matches!(Walk::new(place).next(), Some(Ok(_))) || has_packs(place)
+}
+
+/// Who may get an object may not be allowed to look for packs below its name.
+fn has_packs(place: &Place) -> bool {
+    let none = |error: &PackError| {
+        matches!(error, PackError::NoPacks { .. } | PackError::Tier(TierError::Denied { .. }))
+    };
+    PackSet::open(place, None).err().is_none_or(|error| !none(&error))
 }
 
 /// For reports: a name as a person can read it.

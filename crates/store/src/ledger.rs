@@ -130,6 +130,8 @@ pub struct Ledger {
     last_generation: u32,
     is_rewritten_elsewhere: bool,
     under_way: Option<rewrite::UnderWay>,
+    /// A later log that may look complete, and could not be removed: whatever is written here, that one would count.
+    leftover: Option<u32>,
 }
 
 /// What a log says.
@@ -180,6 +182,7 @@ impl Ledger {
             copies: Arc::new(copies),
             is_rewritten_elsewhere: false,
             under_way: None,
+            leftover: None,
         }
     }
 
@@ -286,6 +289,7 @@ impl Ledger {
     /// The same, to be done without holding the ledger. After a sync that failed the whole log is written to other files first.
     pub fn unsynced(&mut self) -> Result<LedgerSync, LedgerError> {
         self.renew_if_failed()?;
+        self.remove_leftover()?;
         Ok(LedgerSync { copies: Arc::clone(&self.copies), end: self.end })
     }
 
@@ -299,16 +303,19 @@ impl Ledger {
     /// Writes the living records to a new log, which takes the place of the old one.
     pub fn compact(&mut self) -> Result<(), LedgerError> {
         self.give_up_rewrite();
-        // One that failed before is written over.
-        let generation = self.last_generation + 1;
-        let (copies, end) = Copies::write(&*self.device, generation, &self.content)?;
+        // Never that of one that failed, which may be removed later.
+        self.last_generation += 1;
+        let generation = self.last_generation;
+        let written = Copies::write(&*self.device, generation, &self.content);
+        let (copies, end) = written.inspect_err(|_| self.leaves(generation))?;
         (self.copies, self.end, self.is_dirty_behind) = (Arc::new(copies), end, false);
-        self.last_generation = generation;
+        self.leftover = None;
         rewrite::remove_before(&*self.device, generation)
     }
 
     fn append(&mut self, frame: &Frame) -> Result<(), LedgerError> {
         self.renew_if_failed()?;
+        self.remove_leftover()?;
         if self.is_dirty_behind {
             self.copies.cut(self.end)?;
         }

@@ -47,7 +47,7 @@ pub trait MetaStore: Send + Sync {
         false
     }
 
-    /// Waits until the storage has what it is behind with: for who can wait before a commit, on a thread where nobody else
+    /// Waits until the storage has what it is behind with: for callers that can wait before a commit, on a thread where nobody else
     /// waits.
     fn catch_up(&self) -> Result<(), MetaError> {
         Ok(())

@@ -170,7 +170,7 @@ impl Namespace {
         numbers.end - numbers.next
     }
 
-    /// Reserves blocks of inode numbers until so many are left. Numbers that there are may be given out meanwhile.
+    /// Reserves blocks of inode numbers until this number is left. Numbers that there are may be given out meanwhile.
     pub fn reserve(&self, wanted: u64) -> Result<(), NamespaceError> {
         let _turn = self.reserving.lock().expect("no holder of this lock panics");
         while self.numbers_left() < wanted {

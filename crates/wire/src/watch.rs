@@ -27,7 +27,7 @@ impl<T: AsRawFd> Watched<T> {
         self.0.get_ref()
     }
 
-    /// Returns when there is something to read, or was since the last time: what comes from now on is told again.
+    /// Returns when there is something to read, or was since the last time: later arrivals are reported again.
     pub async fn readable(&self) -> io::Result<()> {
         self.0.readable().await.map(|mut guard| guard.clear_ready())
     }

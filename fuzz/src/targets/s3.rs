@@ -1,4 +1,4 @@
-//! What an object store answers, or whoever is at its address.
+//! Answers of an object store, or of another server at its address.
 
 use hayase_tier::s3::answers;
 

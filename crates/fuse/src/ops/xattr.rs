@@ -140,7 +140,7 @@ fn acl(volume: &dyn Volume, ino: InodeId, name: &Name) -> Result<Vec<u8>, Refuse
     acl.map(Acl::to_value).ok_or_else(|| Refused::new(libc::ENODATA))
 }
 
-/// As with chmod(2), who is not in the file's group does not keep its set-group-id bit. (The kernel says so with
+/// As with chmod(2), a caller outside of the file's group does not keep its set-group-id bit. (The kernel says so with
 /// `FUSE_SETXATTR_ACL_KILL_SGID`, which fuser 0.18 does not hand over.)
 fn set_acl(
     volume: &dyn Volume,
@@ -148,12 +148,16 @@ fn set_acl(
     (name, value): (&Name, &[u8]),
     caller: Caller,
 ) -> Result<(), Refused> {
+    volume.set_xattr(ino, name, value, XattrMode::Set)?;
+    if name != ACCESS_NAME {
+        return Ok(());
+    }
     let attr = volume.lasting_attributes(ino)?;
-    if name == ACCESS_NAME && attr.mode & libc::S_ISGID != 0 && !caller.keeps_group(attr.gid) {
+    if attr.mode & libc::S_ISGID != 0 && !caller.keeps_group(attr.gid) {
         let mode = Some(attr.mode & !libc::S_ISGID);
         volume.set_attributes(ino, &MetaChange { mode, ..MetaChange::default() })?;
     }
-    volume.set_xattr(ino, name, value, XattrMode::Set)
+    Ok(())
 }
 
 fn explain_json(

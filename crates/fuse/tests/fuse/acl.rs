@@ -157,7 +157,7 @@ fn lists_and_modes_are_those_of_a_local_file_system() {
         return skip("acl_local", "the temporary directory keeps no access control lists");
     }
     removexattr(local.path(), DEFAULT).unwrap();
-    // Who is not root changes no owner.
+    // Only root changes owners.
     let is_root = rustix::process::geteuid().is_root();
     let scripts: Vec<_> =
         scripts().into_iter().filter(|script| is_root || !script.contains("chown")).collect();

@@ -124,10 +124,20 @@ impl AreaPathError {
 }
 
 /// A path without links, of something that is there.
-pub(crate) fn found(path: &Path) -> Result<PathBuf, AreaPathError> {
+pub(crate) fn canonical(path: &Path) -> Result<PathBuf, AreaPathError> {
     path.canonicalize().map_err(|source| match source.kind() {
         io::ErrorKind::NotFound => AreaPathError::Missing(path.to_owned()),
         _ => AreaPathError::Refused { action: "find", path: path.to_owned(), source },
+    })
+}
+
+/// The same of a path in an area, which may be there on a node and not here.
+pub(crate) fn found(path: &Path, environment: &Environment) -> Result<PathBuf, AreaPathError> {
+    canonical(path).map_err(|error| {
+        match AreaPathError::new(Errno::NOENT, "find", path, environment) {
+            AreaPathError::Refused { .. } => error,
+            elsewhere => elsewhere,
+        }
     })
 }
 

@@ -62,7 +62,7 @@ pub(crate) struct CachedFiles {
 impl CachedFiles {
     /// A file, or all files below a directory; links are not followed.
     pub(crate) fn below(path: &Path, environment: &Environment) -> anyhow::Result<Self> {
-        let whole = found(path)?;
+        let whole = found(path, environment)?;
         let jobs = Registry::open(&environment.runtime)?.living_first();
         let node_of = |job: &Job| {
             (0..job.settings.nodes).find_map(|node| {

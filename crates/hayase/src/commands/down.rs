@@ -90,7 +90,8 @@ pub(crate) fn run(
         true => Status::Done,
         false => Status::Partly,
     };
-    let tier = job.settings.tier.as_ref().filter(|_| !args.discard);
+    // What other hosts have sent, this one does not know.
+    let tier = job.settings.tier.as_ref().filter(|_| !args.discard && !args.here);
     let tier = tier.map(|tier| tier.place.as_str());
     output.show(&Down { job: &job.settings.job, took_ms, tier, stopped })?;
     Ok(status)

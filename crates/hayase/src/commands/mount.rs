@@ -214,7 +214,8 @@ fn has_packs(gfarm: &Gfarm) -> anyhow::Result<bool> {
 
 fn expect_empty(mount_point: &Path) -> anyhow::Result<()> {
     let failed = || format!("look into the mount point {}", mount_point.display());
-    if !mount_point.is_dir() {
+    // One whose mount is dead can not be looked at, and says why.
+    if !mount_point.metadata().with_context(failed)?.is_dir() {
         return Err(MountPathError::NoDirectory(mount_point.to_owned()).into());
     }
     let entries = std::fs::read_dir(mount_point).with_context(failed)?;

@@ -252,7 +252,7 @@ fn run_salvage(args: &ResumeArgs, settings: &Settings, output: &Output) -> anyho
 
 /// From a job directory, or from a storage that was kept.
 fn settings_of(dir: &Path) -> anyhow::Result<Settings> {
-    let dir = super::area_path::found(dir)?;
+    let dir = super::area_path::canonical(dir)?;
     expect_own(&dir)?;
     if let Some(kept) = ledgers::kept_in(&dir)? {
         expect_ended(&kept)?;

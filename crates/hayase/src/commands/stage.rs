@@ -8,8 +8,10 @@ use std::path::Path;
 use anyhow::Context;
 use hayase_stage::Progress;
 use hayase_stage::limits::VERIFY_THREADS;
+use hayase_stage::pack::PackError;
 use hayase_stage::source::{self, Source};
 use hayase_stage::verify::{Comparison, compare};
+use hayase_tier::TierError;
 use serde::Serialize;
 
 use super::headings::{KEYS, NODES, PACKS, PERFORMANCE, SELECTION};
@@ -90,7 +92,7 @@ enum Verb {
 
 #[derive(Debug, clap::Args)]
 struct InArgs {
-    /// Directory or URL of the tree, or one file or object, which is copied into TARGET; packs are unpacked
+    /// Directory or URL of the tree; packs are unpacked. Or, without the options under "Nodes", one local file or object of a bucket, which is copied into TARGET
     source: OsString,
     /// Directory or URL of the copy, created if missing; with --spread or --to-nodes shared/PATH or local/PATH
     target: OsString,
@@ -104,7 +106,7 @@ struct InArgs {
 
 #[derive(Debug, clap::Args)]
 struct OutArgs {
-    /// Directory or URL of the tree, or one file, which is copied into TARGET; with --spread or --from-nodes shared/PATH or local/PATH
+    /// Directory or URL of the tree, or one local file or object of a bucket, which is copied into TARGET; with --spread or --from-nodes shared/PATH or local/PATH
     source: OsString,
     /// Directory or URL of the copy, created if missing
     target: OsString,
@@ -203,9 +205,12 @@ fn stage_out(args: &OutArgs, environment: &Environment, output: &Output) -> anyh
         true => background::in_cache(&args.target, &args.job.find(environment)?)?.into_os_string(),
         false => args.target.clone(),
     };
-    if args.background && is_tree {
+    if args.background {
         // Another path to the target, and the source may lie in the same area.
-        args.copy.check_places(&args.source, &place)?;
+        match places::above(&args.source).filter(|_| !is_tree) {
+            Some((above, _)) => args.copy.check_places_of_file(&above, &place)?,
+            None => args.copy.check_places(&args.source, &place)?,
+        }
     }
     if let Some(above) =
         Path::new(&place).parent().filter(|_| args.background && !args.copy.is_dry_run())
@@ -232,14 +237,14 @@ fn stage_out(args: &OutArgs, environment: &Environment, output: &Output) -> anyh
 /// The source where it is one file: a local one, or an object with nothing below its name.
 fn one_file(named: &OsStr, target: &OsStr, copy: &CopyArgs) -> anyhow::Result<Option<Source>> {
     let is_bucket = places::is_bucket(named);
-    if !is_bucket && !places::is_local_file(named) {
+    if !is_bucket && !places::is_local_file(named)? {
         return Ok(None);
     }
     let Some((above, name)) = places::above(named) else { return Ok(None) };
     places::check_other(named, target)?;
     let file = match Source::file(places::open_tree(&above)?, &name) {
-        // Who may list what is below a prefix may not be allowed to ask for an object beside it.
-        Err(_) if is_bucket => None,
+        // Who may list what is below a prefix may not be allowed to ask for an object of its name.
+        Err(PackError::Tier(TierError::Denied { .. })) if is_bucket => None,
         found => found?,
     };
     let Some(file) = file else { return Ok(None) };

@@ -20,6 +20,9 @@ pub(crate) enum Distrust {
     /// Its owner and its mode are made up.
     #[error("it is in a file system that user {user} has mounted at {}", .at.display())]
     Mounted { at: PathBuf, user: u32 },
+    /// It may be in a file system that is not in the list of mounts any more.
+    #[error("what was mounted at {} changed meanwhile", .0.display())]
+    MountsChanged(PathBuf),
     /// The way to it does not end.
     #[error("too many links lead to it")]
     Links,
@@ -33,6 +36,7 @@ impl Distrust {
                 "run this as the user whose job it is (as root: `runuser -u USER -- hayase ...`)"
             }
             Self::OthersWrite => "if nobody else has written there: `chmod go-w` that directory",
+            Self::MountsChanged(_) => "look who mounts something there, then try again",
             Self::Above { .. } | Self::Replaceable(_) | Self::Mounted { .. } | Self::Links => {
                 "where it is another user's job, run this as that user (as root: `runuser -u USER -- hayase ...`); your own \
                  jobs need places that nobody else can replace: those of root below directories of root only, others not \

@@ -17,6 +17,7 @@ use super::trust::{remove_empty, remove_link};
 use super::{
     Job, JobDir, JobError, JobId, Kept, Kind, Marked, Registry, Removable, Settings, ledgers, mark,
 };
+use crate::launch::cover::is_covered;
 use crate::launch::mounts::mounted_below;
 use crate::launch::program;
 use crate::process::wait_ended;
@@ -278,6 +279,12 @@ pub(crate) fn remove_leftovers(dir: &JobDir, settings: &Settings) {
     if (0..settings.nodes).any(|node| dir.node(node).path().exists()) {
         return;
     }
+    // A launcher that was killed early leaves them where no node has taken them out of its sight.
+    settings
+        .area_mounts(0)
+        .iter()
+        .filter(|place| is_covered(place))
+        .for_each(|place| detach_below(place));
     for node in 0..settings.nodes {
         for place in settings.area_mounts(node) {
             // Refused where it is no link.

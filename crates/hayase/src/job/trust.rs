@@ -259,15 +259,21 @@ impl Way {
         held: &Held,
         mounts: &[Line],
     ) -> Result<(), JobError> {
-        let Some(number) = held.mount().filter(|number| above.mount() != Some(*number)) else {
+        let changed = || refuse(path, Distrust::MountsChanged(at.to_owned()));
+        let Some(number) = held.mount() else { return changed() };
+        if above.mount() == Some(number) {
             return Ok(());
-        };
+        }
         let is_this = |line: &&Line| line.number == number;
         if let Some(line) = mounts.iter().find(is_this) {
             return self.refuse_mounted(path, at, std::iter::once(line));
         }
         let lines = mount_table::read().map_err(JobError::io("read", "/proc/self/mountinfo"))?;
-        self.refuse_mounted(path, at, lines.iter().filter(is_this))
+        match lines.iter().find(is_this) {
+            Some(line) => self.refuse_mounted(path, at, std::iter::once(line)),
+            // It was detached after it was opened, and its daemon still answers.
+            None => changed(),
+        }
     }
 
     fn refuse_mounted<'a>(

@@ -7,8 +7,9 @@
 use std::io;
 use std::path::Path;
 
-use rustix::mount::{MountFlags, mount, mount_remount};
+use rustix::mount::{MountFlags, UnmountFlags, mount, mount_remount, unmount};
 
+use super::mounts;
 use crate::job::{Kind, Settings};
 
 /// What the directories hold.
@@ -30,6 +31,11 @@ pub(crate) fn cover(settings: &Settings) {
     }
 }
 
+/// Whether what is mounted here covers a directory, and is no area.
+pub(crate) fn is_covered(place: &Path) -> bool {
+    mounts::top_at(place).is_ok_and(|top| top.is_some_and(|top| top.source == SOURCE))
+}
+
 fn cover_one(place: &Path, settings: &Settings) -> io::Result<()> {
     let flags = MountFlags::NOSUID | MountFlags::NODEV | MountFlags::NOEXEC;
     mount(SOURCE, place, "tmpfs", flags, c"size=64k,mode=755")?;
@@ -38,6 +44,10 @@ fn cover_one(place: &Path, settings: &Settings) -> io::Result<()> {
         "The areas of job {job} are mounted on its nodes, which are simulated, and not here.\n\
          Run programs on a node: hayase exec --job {job} -- COMMAND\n"
     );
-    std::fs::write(place.join(NOTICE), text)?;
-    Ok(mount_remount(place, flags | MountFlags::RDONLY, c"")?)
+    let furnished = std::fs::write(place.join(NOTICE), text)
+        .and_then(|()| Ok(mount_remount(place, flags | MountFlags::RDONLY, c"")?));
+    if furnished.is_err() {
+        let _ = unmount(place, UnmountFlags::DETACH);
+    }
+    furnished
 }

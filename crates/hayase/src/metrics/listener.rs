@@ -70,7 +70,7 @@ impl ListenError {
                 Some("another program of this host, or another job, has that port: choose another")
             }
             io::ErrorKind::AddrNotAvailable => {
-                Some("this host does not have that address; 0.0.0.0 is all that it has")
+                Some("this host does not have that address; 0.0.0.0 means all its IPv4 addresses")
             }
             io::ErrorKind::PermissionDenied => Some("choose a port from 1024 up"),
             _ => None,

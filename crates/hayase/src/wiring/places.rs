@@ -15,6 +15,7 @@ use hayase_tier::s3::{ConditionalWrites, S3Settings, SettingsError};
 use hayase_tier::{Gfarm, Key, Memory, Owner, Posix, S3, TierError};
 
 use crate::job::{Registry, TierSettings};
+use crate::launch::cover;
 
 /// Longest URL of a file that a mount of gfarm2fs tells.
 const URL_BYTES_MAX: usize = 8192;
@@ -60,6 +61,9 @@ pub(crate) enum PlaceError {
     /// The same where names in it can be selected.
     #[error("{} is not a directory", .0.display())]
     NoTree(PathBuf),
+    /// Its bytes are elsewhere, and links are copied as links.
+    #[error("{} is a symbolic link to a file", .0.display())]
+    LinkToFile(PathBuf),
     /// Neither a URL of Gfarm nor a path on a mount of it.
     #[error("{} is not on a mount of gfarm2fs", .path.display())]
     NoGfarm { path: PathBuf, source: io::Error },
@@ -107,6 +111,10 @@ impl PlaceError {
             Self::Same(_) => Some("choose another target".into()),
             Self::NoDirectory(_) => Some("name the directory above it".into()),
             Self::NoTree(_) => Some("name the directory above it, and select the file with --include NAME".into()),
+            Self::LinkToFile(path) => {
+                let file = path.canonicalize().unwrap_or_else(|_| path.clone());
+                Some(format!("name the file itself: {}", file.display()))
+            }
             Self::NoGfarm { .. } => Some("name it as gfarm:///DIR/FILE".into()),
             Self::Make { source, .. } if source.kind() == io::ErrorKind::AlreadyExists => {
                 Some("a file or a broken link has this name: move it away".into())
@@ -162,9 +170,15 @@ pub(crate) fn above(place: &OsStr) -> Option<(OsString, Vec<u8>)> {
     (!matches!(name, b"" | b"." | b"..")).then(|| (above, name.to_vec()))
 }
 
-/// Whether it is a file on this machine.
-pub(crate) fn is_local_file(place: &OsStr) -> bool {
-    local(place).is_some_and(|path| Path::new(&path).is_file())
+/// Whether it is a file on this machine, and no link to one.
+pub(crate) fn is_local_file(place: &OsStr) -> Result<bool, PlaceError> {
+    let Some(path) = local(place).map(PathBuf::from).filter(|path| path.is_file()) else {
+        return Ok(false);
+    };
+    match path.is_symlink() {
+        true => Err(PlaceError::LinkToFile(path)),
+        false => Ok(true),
+    }
 }
 
 /// The tier behind a cache area, which must be there.
@@ -348,10 +362,11 @@ fn resolved_far(path: &OsStr) -> Option<PathBuf> {
     })
 }
 
-/// Seen from here; where nodes have mounts of their own, others see the directory below it.
+/// Seen from here; where nodes have mounts of their own, others see the directory below it, or what covers that.
 pub(crate) fn is_mounted(area: &Path) -> bool {
     let device = |path: &Path| fs::metadata(path).map(|meta| meta.dev()).ok();
-    device(area).is_some_and(|own| area.parent().and_then(device) != Some(own))
+    let is_mounted = device(area).is_some_and(|own| area.parent().and_then(device) != Some(own));
+    is_mounted && !cover::is_covered(area)
 }
 
 /// Names a place by a scheme, not by a path.

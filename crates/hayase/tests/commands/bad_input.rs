@@ -143,5 +143,5 @@ fn paths_that_are_nearly_right() {
     scene
         .hayase(&["noise", "--processors", "1000"])
         .with(2)
-        .says(&["processors 1000 cannot be used"]);
+        .says(&["processors 1000 cannot be used here"]);
 }

@@ -355,11 +355,11 @@ fn what_can_not_be_mounted_is_said() {
     refused(&data, &data, 2).says(&["contain each other", "somewhere else"]);
     refused(&data, &inside, 2).says(&["contain each other"]);
     refused(&path, &mount, 2).says(&["is a container itself", "the directory above it"]);
-    refused(&scene.path("missing"), &mount, 1).says(&["missing", "No such file"]);
-    refused(&data, &scene.path("missing"), 1).says(&["missing", "No such file"]);
+    refused(&scene.path("missing"), &mount, 2).says(&["missing", "there is no directory"]);
+    refused(&data, &scene.path("missing"), 2).says(&["missing", "there is no directory"]);
     let plain = scene.path("plain");
     fs::write(&plain, "").unwrap();
-    refused(&data, &plain, 1).says(&["mount point"]);
+    refused(&data, &plain, 2).says(&["mount point", "is not a directory"]);
     let full = scene.path("full");
     fs::create_dir_all(full.join("x")).unwrap();
     refused(&data, &full, 2).says(&["full is not empty"]);

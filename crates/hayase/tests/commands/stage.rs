@@ -73,11 +73,21 @@ fn one_file_is_copied_into_the_target() {
     stage_s3(&scene, &server, &["in", &format!("{url}/data.ta"), "none"])
         .with(1)
         .says(&["is empty or does not exist"]);
-    // What has names below it is a tree, also beside an object.
+    // A name with others below it is a tree, also where an object has it.
     stage_s3(&scene, &server, &["out", "from/below", &format!("{url}/data.tar"), "--pack", "none"])
         .with(0);
     stage_s3(&scene, &server, &["in", &format!("{url}/data.tar"), "tree"]).with(0);
     only("tree", "f", "third");
+    std::os::unix::fs::symlink("data.tar", scene.path("from/link")).unwrap();
+    let file = scene.path("from/data.tar").display().to_string();
+    stage(&scene, &["in", "from/link", "in"]).with(2).says(&["is a symbolic link", &file]);
+    // A copy in packs is a tree too, of whatever name there is an object.
+    let packed = format!("{url}/packed");
+    stage_s3(&scene, &server, &["out", "from/below", &packed, "--pack", "64KiB"]).with(0);
+    fs::write(scene.path("packed"), "marker").unwrap();
+    stage_s3(&scene, &server, &["out", "packed", &url, "--pack", "none"]).with(0);
+    stage_s3(&scene, &server, &["in", &packed, "unpacked"]).with(0);
+    only("unpacked", "f", "third");
     stage(&scene, &["in", "from/data.tar", "from"]).with(2).says(&["the same place"]);
     stage(&scene, &["in", "from/data.tar", "in", "--delete"]).with(2).says(&["--delete needs"]);
     fs::write(scene.path("key"), "07".repeat(32)).unwrap();

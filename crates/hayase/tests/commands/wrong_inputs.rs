@@ -132,7 +132,7 @@ fn same_everywhere(said: &str) -> String {
     for at in 2..words.len() {
         match words[at] {
             "free," => (words[at - 2], words[at - 1]) = ("N", "GiB"),
-            "has" if words[at - 1] == "which" && at + 1 < words.len() => words[at + 1] = "0-N",
+            "can" | "can\n\n" if words[at - 2] == "here:" => words[at - 1] = "0-N",
             _ => {}
         }
     }

@@ -118,7 +118,7 @@ impl Members {
         let parts = |memory: *mut (u64, Vec<u64>)| unsafe {
             ((&raw const (*memory).0).cast(), (*memory).1.as_mut_ptr().cast())
         };
-        // SAFETY: so many bytes from each process, and room for as many of each.
+        // SAFETY: this number of bytes comes from each process, and there is room for as many of each.
         let begun = unsafe {
             begin(
                 "MPI_Allgather",
@@ -150,7 +150,7 @@ impl Members {
             };
             (own.as_ptr().cast(), target)
         };
-        // SAFETY: so many bytes, and on rank 0 room for as many of each process.
+        // SAFETY: this number of bytes, and on rank 0 room for as many of each process.
         let begun = unsafe {
             begin(
                 "MPI_Gather",
@@ -178,7 +178,7 @@ impl Members {
             let bytes = &mut *bytes;
             bytes[from..].as_mut_ptr().cast()
         };
-        // SAFETY: the buffer has so many bytes, and every pattern of bits is a value of it.
+        // SAFETY: the buffer has this number of bytes, and every pattern of bits is a value of it.
         unsafe {
             begin(
                 "MPI_Bcast",

@@ -326,7 +326,7 @@ pub(crate) fn require_external_size(datatype: Handle, bytes: u64) -> Result<(), 
 pub(crate) fn pack_external(memory: &Memory, target: &mut [u8]) -> Result<(), Error> {
     let count = converted(memory.count())?;
     let mut position = 0_isize;
-    // SAFETY: the program's memory, see [`Memory::new`]; the target's length is told.
+    // SAFETY: the program's memory, see [`Memory::new`]; the call passes the target's length.
     let answer = unsafe {
         let (source, datatype) = (memory.address().0 as *const c_void, memory.datatype());
         let len = target.len() as isize;

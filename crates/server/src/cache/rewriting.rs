@@ -1,4 +1,4 @@
-//! Writing the ledger's log anew when it has become long, while it is written.
+//! Compacting the ledger's log in the background, while records are added.
 //!
 //! Its fsyncs are those of a thread for disks: what waits for them is this task, and nobody who changes a file. What makes
 //! that safe is in [`hayase_store::Rewrite`] and what it leads to.

@@ -234,7 +234,7 @@ impl Node {
         place: &Place,
         once: Option<OnceId>,
     ) -> Result<Made, Refused> {
-        self.names_disk.keep_up().await?;
+        self.names_disk.keep_up().await;
         self.names_disk.have_numbers(1).await?;
         self.may_change_names(place.parent, self.node).await?;
         let _held = self.hold_name(place).await?;

@@ -79,7 +79,7 @@ fn a_loss_is_told_when_it_is_durable_and_not_before() {
     });
     cluster.disk(0).gate.open();
     for process in [&mut on_0, &mut on_2] {
-        eventually("the loss is told", || lost(process) == [1]);
+        eventually("the loss is announced", || lost(process) == [1]);
     }
 }
 

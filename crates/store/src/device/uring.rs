@@ -123,7 +123,7 @@ impl<B: ?Sized + AsRef<[u8]> + AsMut<[u8]> + 'static> Ring<B> {
         let Request { file, transfer, offset, buffer, len } = request;
         let buffer = Lent::new(buffer);
         if !is_aligned(&buffer, offset, len) {
-            // SAFETY: the kernel was not told of it.
+            // SAFETY: it was not submitted to the kernel.
             let buffer = unsafe { buffer.give_back() };
             return Err(Request { file, transfer, offset, buffer, len });
         }
@@ -134,7 +134,7 @@ impl<B: ?Sized + AsRef<[u8]> + AsMut<[u8]> + 'static> Ring<B> {
         // from `start` on are the buffer's.
         let pushed = unsafe { self.ring.submission().push(&entry) };
         if pushed.is_err() {
-            // SAFETY: the kernel was not told of it.
+            // SAFETY: it was not submitted to the kernel.
             let (file, buffer) = unsafe { self.requests.take(id) };
             return Err(Request { file, transfer, offset, buffer, len });
         }

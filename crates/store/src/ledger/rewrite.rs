@@ -1,4 +1,4 @@
-//! Writing a long log anew in steps, of which those that wait for the disk hold nobody up who writes to the ledger.
+//! Compaction of a long log in steps; those that wait for the disk hold up no writer of the ledger.
 //!
 //! A server has one thread, and an fsync on it holds up its heartbeats (issue 36). So [`Ledger::begin_rewrite`] takes what
 //! the ledger says now, [`Rewrite::write`] brings that to new files and makes it durable, elsewhere, and
@@ -16,10 +16,10 @@ use hayase_layout::InodeId;
 
 use super::copies::{Copies, LedgerSync, log_of};
 use super::frame::{Frame, Place};
-use super::{COMPACT_BYTES_MIN, COMPACT_FACTOR, COPIES, Ledger, LedgerError, failed, log_id};
+use super::{COMPACT_BYTES_MIN, COMPACT_FACTOR, Ledger, LedgerError, failed};
 use crate::device::Device;
 
-/// A ledger whose log is written anew elsewhere does so in a put only when it is this many times as long as it may become.
+/// A ledger that its owner compacts does so itself, in a put, only when its log is this many times as long as it may become.
 const LATE_FACTOR: u64 = 4;
 
 /// One that is under way.
@@ -53,7 +53,7 @@ impl Rewrite {
     /// Costs two files and their fsync(2).
     pub fn write(self) -> Result<Rewritten, LedgerError> {
         let copies = Copies::begin(&*self.device, self.generation, &self.bytes)
-            .inspect_err(|_| discard(&*self.device, self.generation))?;
+            .inspect_err(|_| quietly(discard(&*self.device, self.generation)))?;
         Ok(Rewritten { copies, end: self.bytes.len() as u64 })
     }
 }
@@ -70,12 +70,17 @@ impl Replacement {
     }
 }
 
-/// Of a log that was not taken into use: where it can not be removed, the next one that is removes it.
-fn discard(device: &dyn Device, generation: u32) {
-    for index in 0..COPIES as u16 {
-        if let Err(error) = device.remove(log_id(generation, index)) {
-            tracing::debug!(%error, generation, "a log that was not finished stays for now");
-        }
+/// Removes a log that was not taken into use, as far as it is there.
+fn discard(device: &dyn Device, generation: u32) -> Result<(), LedgerError> {
+    let all = device.list().map_err(failed("list"))?;
+    let mut of_it = all.into_iter().filter(|id| id.epoch == generation);
+    of_it.try_for_each(|id| device.remove(id)).map_err(failed("remove an unfinished log of"))
+}
+
+/// Of a log without the mark of a complete one, which counts for nothing: the next that is taken into use removes it.
+fn quietly(removed: Result<(), LedgerError>) {
+    if let Err(error) = removed {
+        tracing::debug!(%error, "a log that was not finished stays for now");
     }
 }
 
@@ -93,7 +98,7 @@ impl Ledger {
         self.is_rewritten_elsewhere = true;
     }
 
-    /// Whether it is worth it to write the log anew.
+    /// Whether a compaction is worth it.
     pub fn is_long(&self) -> bool {
         self.end >= self.long_bytes()
     }
@@ -111,7 +116,7 @@ impl Ledger {
         }
     }
 
-    /// Begins to write the log anew, in place of a rewrite that is under way. Costs memory for all records, and no I/O.
+    /// Begins a compaction, in place of one that is under way. Costs memory for all records, and no I/O.
     pub fn begin_rewrite(&mut self) -> Rewrite {
         self.last_generation += 1;
         let generation = self.last_generation;
@@ -135,7 +140,7 @@ impl Ledger {
         let generation = copies.generation();
         let under_way = self.under_way.take();
         let Some(under_way) = under_way.filter(|it| it.generation == generation) else {
-            discard(&*self.device, generation);
+            quietly(discard(&*self.device, generation));
             return Ok(None);
         };
         let mut bytes = Vec::new();
@@ -148,11 +153,26 @@ impl Ledger {
             let place = Place { generation, at: end as usize + bytes.len() };
             bytes.extend_from_slice(&frame.encode(place));
         }
-        copies.write_at(end, &bytes).inspect_err(|_| discard(&*self.device, generation))?;
+        copies.write_at(end, &bytes).inspect_err(|_| self.leaves(generation))?;
         self.copies = Arc::new(copies);
         (self.end, self.is_dirty_behind) = (end + bytes.len() as u64, false);
         let log = LedgerSync { copies: Arc::clone(&self.copies), end: self.end };
         Ok(Some(Replacement { device: Arc::clone(&self.device), log }))
+    }
+
+    /// A log that may have its mark of a complete one already is not taken into use: it has to go before this one is
+    /// written again.
+    pub(super) fn leaves(&mut self, generation: u32) {
+        self.leftover = Some(generation);
+        quietly(self.remove_leftover());
+    }
+
+    pub(super) fn remove_leftover(&mut self) -> Result<(), LedgerError> {
+        if let Some(generation) = self.leftover {
+            discard(&*self.device, generation)?;
+            self.leftover = None;
+        }
+        Ok(())
     }
 
     /// Notes that a file's record is not what a rewrite has taken.
@@ -167,7 +187,7 @@ impl Ledger {
 mod tests {
     use std::collections::BTreeMap;
 
-    use super::super::{FileState, LedgerRecord};
+    use super::super::{COPIES, FileState, LedgerRecord, log_id};
     use super::*;
     use crate::device::CrashDevice;
 
@@ -295,5 +315,24 @@ mod tests {
         ledger.end_rewrite(written).unwrap().expect("nothing was in between").settle().unwrap();
         assert!(!ledger.is_long());
         grow(&mut ledger, &|ledger| ledger.copies.generation() > first + 1);
+    }
+
+    /// Its first copy is complete, and the disk refuses the second one: what is put later must not be forgotten for it.
+    #[test]
+    fn a_compaction_that_fails_leaves_no_log_that_counts() {
+        for fails in 1..=4 {
+            let device = Arc::new(CrashDevice::new());
+            let mut ledger = Ledger::open(Arc::clone(&device) as _).unwrap();
+            ledger.put(record(2, 1)).unwrap();
+            ledger.sync().unwrap();
+            device.fail_syncs(fails);
+            let failed = ledger.compact().is_err();
+            device.fail_syncs(0);
+            ledger.put(record(2, 7)).unwrap();
+            drop(ledger);
+            let again = Ledger::open(Arc::clone(&device) as _).unwrap();
+            let known = bytes_of(again.records().cloned());
+            assert_eq!(known, [(2, 7)].into(), "{fails} syncs failed, the compaction: {failed}");
+        }
     }
 }

@@ -68,7 +68,7 @@ const MERGED_BYTES_MAX: ByteCount = ByteCount::mib(256);
 /// With so much free every store may grow.
 const PLENTY: u64 = FREE_MIN_TO_GROW.get() + MERGED_BYTES_MAX.get();
 
-/// A store with so many changes that are in no table yet is behind.
+/// A store is behind with more changes than this that are in no table yet.
 const BEHIND_BYTES: u64 = UNWRITTEN_BYTES_MAX.get() - LATE_BYTES_MAX.get();
 
 /// Free space is looked at again after so many committed bytes.
@@ -217,7 +217,7 @@ impl FjallStore {
         let synced = (self.sync_file)(file);
         if synced.is_err() {
             self.has_failed.store(true, Ordering::Release);
-            // Its own descriptor is told as well: it refuses everything from now on, and has said why.
+            // Its own descriptor learns of it as well: it refuses everything from now on, and has said why.
             drop(self.database.persist(PersistMode::SyncData));
         }
         Ok(synced?)

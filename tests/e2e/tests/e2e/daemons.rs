@@ -269,8 +269,8 @@ fn no_such_cores() -> TestResult {
     let trial = Trial::new()?;
     let mut options = JobOptions::nodes(1);
     for (cores, said) in [
-        ("1000", "processors 1000 cannot be used on this machine"),
-        ("0-999", "-999 cannot be used on this machine"),
+        ("1000", "processors 1000 cannot be used here"),
+        ("0-999", "-999 cannot be used here"),
         ("3-1", "neither a number nor a range"),
     ] {
         options.extra = vec!["--system-cores".into(), cores.into()];

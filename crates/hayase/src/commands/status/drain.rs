@@ -22,7 +22,7 @@ pub(crate) struct Drain {
     pub(crate) open_files: u64,
     /// That the tier got since the servers began.
     pub(crate) flushed_bytes: u64,
-    /// Bytes per second that arrive in the tier now; absent while none did for a while.
+    /// Bytes per second that arrive in the tier now; `null` while none did for a while.
     rate: Option<u64>,
     /// Seconds until the slowest node is done at its own rate; absent while a rate is not known.
     done_in_s: Option<u64>,

@@ -34,7 +34,7 @@ impl Gate {
         self.changed.notify_all();
     }
 
-    /// Returns when somebody waits, who is waited for 30 s.
+    /// Returns when a call waits at the gate; fails after 30 s.
     pub(crate) fn until_somebody_waits(&self) {
         let state = self.state.lock().expect("no holder panics");
         let nobody = |state: &mut State| state.waiting == 0;

@@ -91,7 +91,7 @@ impl<B: ?Sized> Requests<B> {
     /// Of a request that has ended.
     ///
     /// # Safety
-    /// The kernel has said so, or has never been told of it.
+    /// The kernel has completed it, or it was never submitted.
     pub(super) unsafe fn take(&mut self, id: RequestId) -> (Arc<OwnedFd>, Box<B>) {
         let ended = self.places[id.0].take().expect("a request ends once");
         self.free.push(id.0);

@@ -78,7 +78,7 @@ impl Found {
 }
 
 impl Synced {
-    /// Opens the journal that is written now, so that [`Self::check`] is told of its errors from here on. A sync that is
+    /// Opens the journal that is written now, so that [`Self::check`] sees its errors from here on. A sync that is
     /// under way does so itself when it has ended, which is not waited for.
     pub(super) fn follow(&self) {
         match self.state.try_lock() {

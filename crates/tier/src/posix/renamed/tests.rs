@@ -188,7 +188,7 @@ const USUAL: u64 = 10_000;
 fn a_program_that_renames_loses_nothing_to_a_move() {
     let asked = std::env::var("HAYASE_SWAP_VERSIONS").ok();
     let versions = asked.map_or(USUAL, |text| text.parse::<u64>().unwrap() / 4);
-    // Memory: so many renames take a disk long.
+    // Memory: this many renames take long on a disk.
     let top = tempfile::tempdir_in("/dev/shm").unwrap();
     let tier = Posix::attach_passing(top.path()).unwrap();
     let (done, answers) = (AtomicBool::new(false), Mutex::new([0, 0]));

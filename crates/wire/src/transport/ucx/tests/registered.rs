@@ -124,7 +124,7 @@ async fn handles_are_told_inside_and_not_across_the_edge() {
     let test = async {
         let (mut near, mut far) = connected(&pair).await;
         let mut seed = 0;
-        // Which slot, which bytes of it, and whether a handle is told of them: once to send and once to fetch.
+        // Which slot, which bytes of it, and whether a handle is passed for them: once to send and once to fetch.
         for (index, range, is_told) in [
             (0, 0..HALF, false),
             (0, HALF - 1..MIB, false),
