@@ -187,7 +187,7 @@ impl Ledger {
 mod tests {
     use std::collections::BTreeMap;
 
-    use super::super::{COPIES, FileState, LedgerRecord, log_id};
+    use super::super::{COPIES, FileState, LedgerRecord};
     use super::*;
     use crate::device::CrashDevice;
 
