@@ -96,10 +96,8 @@ fn has_ended(job: &Job) -> bool {
 }
 
 /// Takes the mounts of other jobs out of this process's own mount namespace, which began as a copy of
-/// the machine's: kept here, they would stay busy after those jobs have ended. So with what covers the job's own places
-/// on the machine ([`crate::launch::cover`]).
+/// the machine's: kept here, they would stay busy after those jobs have ended.
 pub(crate) fn hide_others(ours: &Settings) {
-    detach_areas(ours);
     let others = Registry::open_or_none(&ours.runtime).jobs();
     for Job { settings, .. } in others.into_iter().filter(|job| job.settings.job != ours.job) {
         for node in 0..settings.nodes {
@@ -279,7 +277,7 @@ pub(crate) fn remove_leftovers(dir: &JobDir, settings: &Settings) {
     if (0..settings.nodes).any(|node| dir.node(node).path().exists()) {
         return;
     }
-    // A launcher that was killed early leaves them where no node has taken them out of its sight.
+    // Seen by a node too, under the mounts of its own that have gone.
     settings
         .area_mounts(0)
         .iter()

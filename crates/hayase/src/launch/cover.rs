@@ -1,8 +1,8 @@
 //! What this machine shows where the areas of simulated nodes are mounted on the nodes: a file that says so, and nothing
 //! that can be written. A program that runs here instead of on a node would otherwise fill an ordinary directory.
 //!
-//! A read-only tmpfs, since root writes past any mode. Nodes take it out of their own sight
-//! ([`crate::job::hide_others`]); it goes with the directory, or is detached as a mount of the job.
+//! A read-only tmpfs, since root writes past any mode. It comes when all nodes are up, under the mounts that they have there,
+//! and is detached as a mount of the job, or goes with the directory.
 
 use std::io;
 use std::path::Path;

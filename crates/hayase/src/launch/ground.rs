@@ -6,7 +6,6 @@ use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use super::cover::cover;
 use super::plan::{Plan, PlanError, reason};
 use crate::config::Environment;
 use crate::job::{
@@ -89,7 +88,6 @@ fn fill(dir: &JobDir, settings: &Settings, registry: &Registry) -> anyhow::Resul
         made.map_err(|error| PlanError::MountPoint { path: place.clone(), why: reason(&error) })?;
         expect_safe_way(&place)?;
     }
-    cover(settings);
     write_hosts(dir, settings)?;
     let own = dir.own_node();
     match settings.kind {

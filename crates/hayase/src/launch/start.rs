@@ -18,6 +18,7 @@ use anyhow::Context;
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::process::{Pid, Signal, kill_process};
 
+use super::cover::cover;
 use super::lines::Lines;
 use super::network::Hub;
 use super::signals::{Received, Signals};
@@ -219,6 +220,8 @@ impl Launched {
             progress.set(self.supervisors.iter().filter(|s| s.ready.is_some()).count() as u64);
         }
         self.nodes = self.supervisors.iter().filter_map(|s| s.ready.clone()).collect();
+        // Not before: who lives takes it away, if this process is killed.
+        cover(&self.job.settings);
         Ok(())
     }
 
