@@ -22,9 +22,8 @@ where
 pub(crate) fn seconds(first: u32) -> impl Fn(&str) -> Result<u32, String> + Clone {
     move |text| {
         let number = text.parse().ok().filter(|seconds| *seconds >= first);
-        number.ok_or_else(|| {
-            format!("expected a whole number of seconds, at least {first}, for example 60")
-        })
+        let least = if first > 0 { format!(" from {first}") } else { String::new() };
+        number.ok_or_else(|| format!("expected a whole number of seconds{least}, for example 60"))
     }
 }
 
