@@ -24,8 +24,25 @@ use crate::part::{PartError, PartId};
 pub struct CrashDevice {
     now: MemoryDevice,
     logs: Arc<Mutex<HashMap<PartId, Log>>>,
-    /// Syncs that are still to fail.
-    failing: Arc<AtomicUsize>,
+    failing: Arc<Failing>,
+}
+
+/// Syncs that are still to fail, after some that do not.
+#[derive(Default)]
+struct Failing {
+    spared: AtomicUsize,
+    count: AtomicUsize,
+}
+
+impl Failing {
+    /// Whether the next sync fails.
+    fn next(&self) -> bool {
+        let takes_one = |left: &AtomicUsize| {
+            let one_less = |left: usize| left.checked_sub(1);
+            left.fetch_update(Ordering::SeqCst, Ordering::SeqCst, one_less).is_ok()
+        };
+        !takes_one(&self.spared) && takes_one(&self.count)
+    }
 }
 
 /// What storage knows of a file, and what has happened since.
@@ -71,7 +88,13 @@ impl CrashDevice {
     /// The next `count` syncs fail with `EIO`, and what was written since the last one is gone, but for the length of the file: as
     /// Linux does it after an error of write-back, once it has dropped the pages. The sync after that succeeds.
     pub fn fail_syncs(&self, count: usize) {
-        self.failing.store(count, Ordering::SeqCst);
+        self.fail_syncs_after(0, count);
+    }
+
+    /// The same after `spared` syncs that succeed.
+    pub fn fail_syncs_after(&self, spared: usize, count: usize) {
+        self.failing.spared.store(spared, Ordering::SeqCst);
+        self.failing.count.store(count, Ordering::SeqCst);
     }
 
     fn left(&self, mut survives: impl FnMut() -> bool) -> Vec<(PartId, Still)> {
@@ -153,7 +176,7 @@ struct CrashFile {
     generation: u64,
     inner: Arc<dyn DeviceFile>,
     logs: Arc<Mutex<HashMap<PartId, Log>>>,
-    failing: Arc<AtomicUsize>,
+    failing: Arc<Failing>,
 }
 
 impl CrashFile {
@@ -208,8 +231,7 @@ impl DeviceFile for CrashFile {
 
     fn sync(&self, data_only: bool) -> Result<(), PartError> {
         let mut logs = self.logs.lock().expect("no holder of this lock panics");
-        let one_less = |left: usize| left.checked_sub(1);
-        if self.failing.fetch_update(Ordering::SeqCst, Ordering::SeqCst, one_less).is_ok() {
+        if self.failing.next() {
             return self.lose(logs.get_mut(&self.id));
         }
         self.inner.sync(data_only)?;
