@@ -220,7 +220,7 @@ impl Launched {
             progress.set(self.supervisors.iter().filter(|s| s.ready.is_some()).count() as u64);
         }
         self.nodes = self.supervisors.iter().filter_map(|s| s.ready.clone()).collect();
-        // Not before: who lives takes it away, if this process is killed.
+        // Not before: if this process is killed now, the supervisors take it away.
         cover(&self.job.settings);
         Ok(())
     }

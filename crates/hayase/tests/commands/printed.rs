@@ -121,4 +121,9 @@ fn what_is_printed_of_paths_on_nodes_works() {
         let refused = on_host(words);
         assert_eq!(type_all(&scene, &refused), 1, "{words:?}: {refused}");
     }
+    // What covers the area on the host is not taken for it.
+    fs::create_dir(scene.path("tree")).unwrap();
+    let target = tier.join("out").display().to_string();
+    let refused = on_host(&["stage", "out", "--background", "tree", &target]);
+    assert!(refused.contains("run the command on a node of the job"), "{refused}");
 }

@@ -11,7 +11,7 @@ use hayase_layout::InodeId;
 use hayase_store::namespace::INODE_BLOCK;
 use hayase_store::{Area, Device, FileState, Ledger};
 use hayase_tier::Memory;
-use hayase_wire::message::FileKind;
+use hayase_wire::message::{FileKind, Lock, LockKind, LockRange, NodeRequest};
 
 use crate::cluster::{Cluster, Process, eventually, write_again, write_new};
 use crate::starting::lost;
@@ -136,6 +136,11 @@ fn a_backlog_of_names_holds_up_only_who_adds_to_it() {
     asking(WHILE, on_1, move |on_1| {
         assert_eq!(on_1.attr(ino).expect("its attributes").size, 5);
         assert_eq!(on_1.read(ino, 0, 5).expect("its bytes"), b"bytes");
+        // Nor does what ends a lock: its home would keep the lock of a process that has ended.
+        let (range, kind) = (LockRange::ALL, LockKind::Exclusive);
+        let lock = Lock { owner: 1, kind, range, pid: 1 };
+        on_1.ask(&NodeRequest::Lock { ino, lock, ticket: None }).expect("a lock");
+        on_1.ask(&NodeRequest::Unlock { ino, owner: 1, range }).expect("it ends");
         true
     });
     assert!(!adds.iter().any(JoinHandle::is_finished), "they wait for the disk");

@@ -32,7 +32,7 @@ const WORTH: Duration = Duration::from_secs(1);
 /// Failures that a person gets to see; `--json` has more.
 const SHOWN_MAX: usize = 50;
 
-/// So many items with the same reason are listed one by one.
+/// Up to this many items with the same reason are listed one by one.
 const ALIKE_MAX: usize = 3;
 
 /// Different things to try about them.
