@@ -47,8 +47,9 @@ pub struct AclEntry {
     pub bits: u8,
 }
 
-/// A list, valid since [`Acl::parse`]: an owner, a group and others, each once, and a mask if it names anybody.
+/// A list, which is valid: an owner, a group and others, each once, and a mask if it names anybody.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(into = "Vec<AclEntry>", try_from = "Vec<AclEntry>")]
 pub struct Acl {
     entries: Vec<AclEntry>,
 }
@@ -90,8 +91,7 @@ impl Acl {
             return Err(AclError::TooLong);
         }
         let entries: Option<Vec<_>> = entries.iter().map(parse_entry).collect();
-        let acl = Self { entries: entries.ok_or(AclError::Invalid)? };
-        if acl.is_valid() { Ok(Some(acl)) } else { Err(AclError::Invalid) }
+        Self::try_from(entries.ok_or(AclError::Invalid)?).map(Some)
     }
 
     /// The value of an extended attribute.
@@ -167,6 +167,26 @@ impl Acl {
             && has(AclWho::OwnGroup)
             && has(AclWho::Other)
             && (!names || has(AclWho::Mask))
+    }
+}
+
+/// Also of what another member sends.
+impl TryFrom<Vec<AclEntry>> for Acl {
+    type Error = AclError;
+
+    fn try_from(entries: Vec<AclEntry>) -> Result<Self, AclError> {
+        if entries.len() > ACL_ENTRIES_MAX {
+            return Err(AclError::TooLong);
+        }
+        let has_bits = entries.iter().all(|entry| u32::from(entry.bits) <= BITS);
+        let acl = Self { entries };
+        if has_bits && acl.is_valid() { Ok(acl) } else { Err(AclError::Invalid) }
+    }
+}
+
+impl From<Acl> for Vec<AclEntry> {
+    fn from(acl: Acl) -> Self {
+        acl.entries
     }
 }
 
@@ -296,6 +316,22 @@ mod tests {
     }
 
     const NAMED: &str = "u::rwx,u:7:rw,g::r,g:9:rx,m::rw,o::r";
+
+    /// A message of a member, or names on a disk, may hold anything.
+    #[test]
+    fn what_is_decoded_is_a_list() {
+        let decoded = |entries: &[AclEntry]| {
+            postcard::from_bytes::<Acl>(&postcard::to_stdvec(entries).unwrap()).ok()
+        };
+        assert_eq!(decoded(&entries(NAMED)), Some(acl(NAMED)));
+        let many = format!("u::r,{}g::r,m::r,o::", "u:7:r,".repeat(ACL_ENTRIES_MAX));
+        for wrong in ["u::r,o::", "o::,g::r,u::r", "u::r,u:7:r,g::r,o::", &many] {
+            assert_eq!(decoded(&entries(wrong)), None, "{wrong}");
+        }
+        let mut bits = entries(NAMED);
+        bits[0].bits = 8;
+        assert_eq!(decoded(&bits), None);
+    }
 
     #[test]
     fn a_list_has_the_form_of_the_kernel() {
