@@ -2,7 +2,7 @@
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use fuser::InitFlags;
+use fuser::{InitFlags, OpenFlags};
 
 /// Set once, before the first request; nothing is granted before.
 #[derive(Debug, Default)]
@@ -26,15 +26,18 @@ impl Granted {
         self.checks_acls.load(Ordering::Relaxed)
     }
 
-    /// Opens with one of these never go through pages.
+    /// Whether an open with these flags never goes through pages.
     ///
     /// With `O_DIRECT` the kernel itself takes reads and writes past its pages, also where the open is a cached one. Before
-    /// Linux 6.6 only a cached one can be mapped shared, so there it is one, while a single node has the file open.
-    pub(crate) fn uncached_flags(&self) -> i32 {
-        match self.maps_direct.load(Ordering::Relaxed) {
-            true => libc::O_APPEND | libc::O_DIRECT,
-            false => libc::O_APPEND,
+    /// Linux 6.6 only a cached one can be mapped shared, so there it is one when it writes too, while a single node has the
+    /// file open. One that only reads is not: a direct read that ends early is continued from pages by the kernel, which may
+    /// fill them with zeros up to the end that the file had before a truncation.
+    pub(crate) fn is_uncached(&self, flags: OpenFlags) -> bool {
+        if flags.0 & libc::O_APPEND != 0 {
+            return true;
         }
+        let read_only = flags.0 & libc::O_ACCMODE == libc::O_RDONLY;
+        flags.0 & libc::O_DIRECT != 0 && (read_only || self.maps_direct.load(Ordering::Relaxed))
     }
 }
 
@@ -43,13 +46,15 @@ mod tests {
     use super::*;
 
     #[test]
-    fn direct_opens_are_cached_ones_where_only_these_are_mapped() {
+    fn direct_opens_that_write_are_cached_ones_where_only_these_are_mapped() {
         let granted = Granted::default();
+        let is_uncached = |flags| granted.is_uncached(OpenFlags(flags));
+        assert!(!is_uncached(libc::O_RDWR | libc::O_DIRECT));
+        assert!(is_uncached(libc::O_RDONLY | libc::O_DIRECT));
+        assert!(!is_uncached(libc::O_RDONLY));
+        assert!(is_uncached(libc::O_WRONLY | libc::O_APPEND));
         granted.begins(InitFlags::FUSE_DIRECT_IO_ALLOW_MMAP);
-        assert_eq!(granted.uncached_flags(), libc::O_APPEND | libc::O_DIRECT);
-        assert!(!granted.checks_acls());
-        granted.begins(InitFlags::FUSE_POSIX_ACL);
-        assert!(granted.checks_acls());
-        assert_eq!(granted.uncached_flags(), libc::O_APPEND);
+        assert!(is_uncached(libc::O_RDWR | libc::O_DIRECT));
+        assert!(!is_uncached(libc::O_RDWR));
     }
 }

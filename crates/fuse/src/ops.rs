@@ -86,7 +86,7 @@ impl Shared {
             access: access(flags),
             truncate: flags.0 & libc::O_TRUNC != 0,
             serving: self.serving(),
-            uncached: flags.0 & self.granted.uncached_flags() != 0,
+            uncached: self.granted.is_uncached(flags),
         }
     }
 
