@@ -55,6 +55,7 @@ mod limits;
 mod local;
 mod locks;
 mod lost_files;
+mod meeting;
 mod membership;
 mod multiplexed;
 mod names_disk;

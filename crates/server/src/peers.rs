@@ -11,7 +11,7 @@ use hayase_store::SlotPool;
 use hayase_wire::BoxBuffer;
 use hayase_wire::message::{PeerReply, PeerRequest, PeerState, PeerStatus, Refused};
 use hayase_wire::transport::Connection;
-use hayase_wire::{LinkError, PeerIdentity, PeerLink, RequestId, Response, Service};
+use hayase_wire::{COORDINATOR, LinkError, PeerIdentity, PeerLink, RequestId, Response, Service};
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
@@ -212,6 +212,10 @@ impl PeerService {
                 return node.reclaim(from, *holding, as_of).await.into();
             }
             PeerRequest::Beat { took } => return node.beaten(from, took).await.into(),
+            PeerRequest::Members(_) if from.server != COORDINATOR => {
+                let why = "only server 0 declares nodes lost";
+                return PeerReply::Refused(Refused::because(libc_errno::EPROTO, why)).into();
+            }
             PeerRequest::Members(members) => {
                 node.take(*members);
                 return PeerReply::Done.into();

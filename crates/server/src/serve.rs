@@ -1,7 +1,7 @@
 //! Starting, running and stopping one server.
 //!
 //! Order of a start: the node's socket and the ports are bound, the stores opened, the server made
-//! known, the members waited for; then it is ready. Everything runs on one thread.
+//! known, the members waited for ([`meeting`]); then it is ready. Everything runs on one thread.
 
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
@@ -11,11 +11,10 @@ use std::sync::Arc;
 
 use hayase_layout::ServerId;
 use hayase_store::{Namespace, Removal, ops};
-use hayase_wire::message::{MembersNow, PROTOCOL_VERSION};
-use hayase_wire::transport::{Address, Listener};
+use hayase_wire::message::MembersNow;
+use hayase_wire::transport::Address;
 use hayase_wire::{
-    COORDINATOR, Connector, Credentials, Member, Members, NodeListener, PeerIdentity, PeerLink,
-    members, serve_listener,
+    COORDINATOR, Connector, Credentials, Members, NodeListener, PeerLink, ServerKey, serve_listener,
 };
 use tokio::task::LocalSet;
 
@@ -32,6 +31,7 @@ use crate::late::Late;
 use crate::limits::{LOCKS_MAX, TIER_THREADS};
 use crate::local::LocalServer;
 use crate::locks::Locks;
+use crate::meeting::{self, Doors};
 use crate::membership::Membership;
 use crate::names_disk::NamesDisk;
 use crate::node::{Counters, Node};
@@ -79,9 +79,10 @@ async fn run(
 ) -> Result<(), ServeError> {
     let socket =
         NodeListener::bind(&settings.socket).map_err(|source| ServeError::Socket { source })?;
-    let (mut listeners, addresses, is_restart) = listen(&ground, &settings).await?;
-    let starting = settings.credentials(PeerIdentity { server: settings.server, start_id: 0 });
-    let preparing = prepare(ground, settings, addresses.clone(), is_restart);
+    let Doors { mut listeners, addresses, key, is_restart } =
+        Doors::open(&ground, &settings).await?;
+    let starting = meeting::starting(&settings, &key);
+    let preparing = prepare(ground, settings, &key, addresses.clone(), is_restart);
     let (node, credentials) = match is_restart {
         true => starting::put_off_while(&mut listeners, &starting, preparing).await?,
         // Nobody misses it yet.
@@ -139,14 +140,14 @@ async fn run(
 async fn prepare(
     ground: Ground,
     settings: Settings,
+    key: &ServerKey,
     addresses: Vec<Address>,
     is_restart: bool,
 ) -> Result<(Rc<Node>, Credentials), ServeError> {
     let (settings, stores) = starting::open(&ground, settings, is_restart).await?;
-    let incarnation = stores.incarnation;
-    let credentials = settings.credentials(settings.identity(incarnation));
-    let members = meet(&settings, addresses, incarnation).await?;
-    let node = node(ground, settings, stores, &members)?;
+    let met = meeting::meet(&settings, key, addresses, stores.incarnation).await?;
+    let (members, credentials) = met;
+    let node = node(ground, settings, stores, (&members, &credentials))?;
     node.hold_prepared_names().await;
     node.finish_evictions().await;
     Ok((node, credentials))
@@ -166,81 +167,15 @@ fn revive(cache: &Cache, names: &Namespace, server: ServerId) -> Result<(), Serv
     Ok(())
 }
 
-fn are_on_one_host(one: &Address, other: &Address) -> bool {
-    match (one, other) {
-        (Address::Tcp(one), Address::Tcp(other)) => one.ip() == other.ip(),
-        _ => one == other,
-    }
-}
-
-/// Listens at the addresses of the server's former life where they are free, else at others. Says whether there was a
-/// former life.
-async fn listen(
-    ground: &Ground,
-    settings: &Settings,
-) -> Result<(Vec<Box<dyn Listener>>, Vec<Address>, bool), ServeError> {
-    let before = members::published(&settings.job_dir, settings.server, &settings.secret)
-        .map_err(|source| ServeError::Members { source })?;
-    let is_restart = before.is_some();
-    let before = before.map(|member| member.addresses).unwrap_or_default();
-    let (mut listeners, mut addresses) = (Vec::new(), Vec::new());
-    for address in &ground.listen {
-        let former = before.iter().find(|former| are_on_one_host(former, address));
-        let again = match former {
-            Some(former) => ground.network.transport.listen(former).await.ok(),
-            None => None,
-        };
-        let listener = match again {
-            Some(listener) => listener,
-            None => ground
-                .network
-                .transport
-                .listen(address)
-                .await
-                .map_err(|source| ServeError::Listen { address: address.clone(), source })?,
-        };
-        addresses.push(listener.address());
-        listeners.push(listener);
-    }
-    Ok((listeners, addresses, is_restart))
-}
-
-async fn meet(
-    settings: &Settings,
-    addresses: Vec<Address>,
-    incarnation: u64,
-) -> Result<Members, ServeError> {
-    let refused = |source| ServeError::Members { source };
-    let (job_dir, secret) = (&settings.job_dir, &settings.secret);
-    let member = Member {
-        server: settings.server,
-        host: settings.host.clone(),
-        addresses,
-        start_id: settings.identity(incarnation).start_id,
-        version: PROTOCOL_VERSION,
-    };
-    members::publish(job_dir, &member, secret).map_err(refused)?;
-    let sealed = members::read(job_dir, secret).map_err(refused)?;
-    if incarnation > 1 && sealed.is_some() {
-        return members::current(job_dir, settings.servers, secret).map_err(refused);
-    }
-    if settings.server == ServerId(0) {
-        return members::seal(job_dir, settings.servers, secret, settings.wait)
-            .await
-            .map_err(refused);
-    }
-    members::wait_sealed(job_dir, secret, settings.wait).await.map_err(refused)
-}
-
 fn node(
     mut ground: Ground,
     settings: Settings,
     stores: Stores,
-    members: &Members,
+    (members, credentials): (&Members, &Credentials),
 ) -> Result<Rc<Node>, ServeError> {
     ground.network.register_slots(&stores.slots);
-    let me = settings.identity(stores.incarnation);
-    let connector = Connector::new(Rc::clone(&ground.network.transport), settings.credentials(me));
+    let me = credentials.me;
+    let connector = Connector::new(Rc::clone(&ground.network.transport), credentials.clone());
     let addresses: HashMap<ServerId, Vec<Address>> =
         members.servers.iter().map(|member| (member.server, member.addresses.clone())).collect();
     let connecting = Rc::clone(&connector);

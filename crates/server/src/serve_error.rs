@@ -3,7 +3,7 @@
 use hayase_layout::ServerId;
 use hayase_store::{LedgerError, MetaError, NamespaceError, PartError, says_full};
 use hayase_wire::transport::UcxError;
-use hayase_wire::{Address, MembersError, NodeError, TransportError};
+use hayase_wire::{Address, MembersError, NodeError, SecretError, TransportError};
 
 use crate::limits::SLOTS;
 
@@ -60,6 +60,14 @@ pub enum ServeError {
         server: ServerId,
         /// How many.
         files: usize,
+    },
+    /// The server's own key can not be read or made.
+    #[error("prove to be server {server}")]
+    Key {
+        /// Who.
+        server: ServerId,
+        /// Why.
+        source: SecretError,
     },
     /// The transfer buffers could not be had.
     #[error("get {SLOTS} transfer buffers of 1 MiB")]

@@ -8,7 +8,7 @@ use std::time::{Duration, SystemTime};
 use hayase_layout::{Groups, NodeId, ServerId};
 use hayase_store::Area;
 use hayase_tier::Tier;
-use hayase_wire::{Credentials, PeerIdentity, Secret};
+use hayase_wire::{Credentials, KnownServers, PeerIdentity, Secret, ServerKey};
 
 use crate::kept_names::KeptUntil;
 use crate::network::TransportChoice;
@@ -68,9 +68,14 @@ impl Settings {
         PeerIdentity { server: self.server, start_id: start_id(incarnation, self.nonce) }
     }
 
-    /// With which `me` speaks to the other servers.
-    pub(crate) fn credentials(&self, me: PeerIdentity) -> Credentials {
-        Credentials { secret: self.secret.clone(), me, encrypt: self.encrypt }
+    /// With which `me` speaks to the `known` servers.
+    pub(crate) fn credentials(
+        &self,
+        me: PeerIdentity,
+        key: ServerKey,
+        known: Arc<KnownServers>,
+    ) -> Credentials {
+        Credentials { secret: self.secret.clone(), me, key, known, encrypt: self.encrypt }
     }
 }
 

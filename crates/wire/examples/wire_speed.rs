@@ -16,8 +16,8 @@ use std::time::{Duration, Instant};
 use hayase_layout::ServerId;
 use hayase_wire::transport::{TcpTransport, Transport};
 use hayase_wire::{
-    Address, BlockingChannel, BoxBuffer, Connector, Credentials, NodeListener, PeerIdentity,
-    PeerLink, Response, Secret, Service, serve_listener,
+    Address, BlockingChannel, BoxBuffer, Connector, Credentials, KnownServer, NodeListener,
+    PeerIdentity, PeerLink, Response, Secret, ServerKey, Service, serve_listener,
 };
 use tokio::task::LocalSet;
 
@@ -70,7 +70,11 @@ fn cpu_time() -> Duration {
 
 fn credentials(server: ServerId, encrypt: bool) -> Credentials {
     let me = PeerIdentity { server, start_id: 1 };
-    Credentials { secret: Secret::from_bytes([5; 32]), me, encrypt }
+    let key = |server: u16| ServerKey::of(Secret::from_bytes([6 + server as u8; 32]));
+    let known = |server| KnownServer { host: "here".to_owned(), key: key(server).public() };
+    let known = Arc::new((0..2).map(known).collect());
+    let secret = Secret::from_bytes([5; 32]);
+    Credentials { secret, me, key: key(server.0), known, encrypt }
 }
 
 fn local<T>(future: impl Future<Output = T>) -> T {

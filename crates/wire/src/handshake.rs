@@ -1,9 +1,12 @@
-//! The handshake: both sides prove that they know the job's secret and say who they are.
+//! The handshake: both sides prove that they know the job's secret, and which server they are.
 //!
-//! Noise NNpsk0 (25519, ChaCha20-Poly1305, BLAKE2s) with the secret as pre-shared key, in two
-//! `Hello` frames, then one sealed `Ping` of the connector as proof that it holds the new keys (so
-//! a replayed first message gets nothing). Who does not know the secret gets no byte in answer.
+//! Noise XXpsk0 (25519, ChaCha20-Poly1305, BLAKE2s) with the secret as pre-shared key, in three
+//! `Hello` frames. The second and the third prove the key of the acceptor and of the connector, which must be those
+//! that the job knows of the servers that they say they are ([`crate::keys`]): the secret alone makes no peer another
+//! server. A peer that does not know the secret gets no byte in answer, and costs no key exchange.
 //! Source: Noise protocol framework, revision 34, sections 7.5 and 9.
+
+use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 use snow::{Builder, HandshakeState};
@@ -14,6 +17,7 @@ use hayase_layout::ServerId;
 use crate::codec::{self, CodecError};
 use crate::deadline::{HANDSHAKE_WAIT, PEER_LOSS_WAIT};
 use crate::header::{FrameKind, Header, TAG_BYTES};
+use crate::keys::{KnownServer, KnownServers, ServerKey};
 use crate::limits::HELLO_BYTES_MAX;
 use crate::members::COORDINATOR;
 use crate::message::{Carrier, PROTOCOL_VERSION};
@@ -23,8 +27,8 @@ use crate::session::{
 };
 use crate::transport::{Connection, FrameReceiver, FrameSender, TransportError, Upgrade};
 
-const PATTERN: &str = "Noise_NNpsk0_25519_ChaChaPoly_BLAKE2s";
-const PROLOGUE: &[u8] = b"hayase wire handshake 1";
+const PATTERN: &str = "Noise_XXpsk0_25519_ChaChaPoly_BLAKE2s";
+const PROLOGUE: &[u8] = b"hayase wire handshake 2";
 
 /// One incarnation of a server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -42,6 +46,10 @@ pub struct Credentials {
     pub secret: Secret,
     /// Who we are.
     pub me: PeerIdentity,
+    /// Proves it.
+    pub key: ServerKey,
+    /// The servers of the job: no peer is anybody else. Not needed by a server that only says that it is starting.
+    pub known: Arc<KnownServers>,
     /// Encrypt bodies and payloads; happens when either side wants it.
     pub encrypt: bool,
 }
@@ -96,7 +104,24 @@ pub enum HandshakeError {
         /// The peer's.
         theirs: u16,
     },
-    /// Somebody else of the same job.
+    /// Somebody else who knows the secret.
+    #[error("the peer does not have the key of server {server} on host {host}")]
+    WrongKey {
+        /// As which it was called, or which it says it is.
+        server: ServerId,
+        /// Of that server.
+        host: String,
+    },
+    /// The job has fewer servers.
+    #[error("the peer says that it is server {server}, which this job does not have")]
+    UnknownServer {
+        /// Which.
+        server: ServerId,
+    },
+    /// A first message that somebody else has made.
+    #[error("the peer did not prove that it began the handshake")]
+    Replayed,
+    /// Another server of the same job.
     #[error("server {found} answered where server {expected} was called")]
     WrongServer {
         /// Called.
@@ -135,12 +160,16 @@ impl HandshakeError {
             Self::WrongServer { .. } => {
                 Some("the list of members is of another job: look for servers left over")
             }
+            Self::WrongKey { .. } => Some(
+                "a process that knows the secret of the job is in the place of this server: look for servers left \
+                 over on that host; a server that has lost its storage cannot return to the job",
+            ),
             _ => None,
         }
     }
 
-    /// Trying again can not help: the peer proved that it knows the secret, and does not fit. A
-    /// wrong secret proves nothing: anyone on the path can send a bad answer.
+    /// Trying again can not help: the peer proved that it is a server of the job, and does not fit. A
+    /// wrong secret or key proves nothing: anyone on the path can send a bad answer.
     pub fn is_final(&self) -> bool {
         matches!(self, Self::Version { .. } | Self::WrongServer { .. })
     }
@@ -192,18 +221,15 @@ pub async fn connect(
         let mine = introduction(credentials, Some(link), upgrade.as_deref())?;
         send_hello(&mut *sender, &mut noise, &mine).await?;
         let body = receive_hello(&mut *receiver).await?;
-        let theirs = open_hello(&mut noise, &body)?;
-        if theirs.who.server != to {
-            return Err(HandshakeError::WrongServer { expected: to, found: theirs.who.server });
-        }
+        let theirs = expect_server(to, &body, &mut noise, &credentials.known)?;
         if theirs.is_starting {
             return Err(HandshakeError::Starting { server: to });
         }
+        send_hello(&mut *sender, &mut noise, &[]).await?;
         let encrypt = credentials.encrypt || theirs.encrypt;
         let (ours, peers) = noise.dangerously_get_raw_split();
         notice_loss(&*sender, credentials.me.server, to, link);
-        let mut session = session(sender, receiver, (&ours, &peers), encrypt, theirs.who, link);
-        session.sender.send(FrameKind::Ping, 0, &[], &[]).await.map_err(from_session)?;
+        let session = session(sender, receiver, (&ours, &peers), encrypt, theirs.who, link);
         upgraded(session, upgrade, theirs.offer)
     };
     tokio::time::timeout(HANDSHAKE_WAIT, steps).await.map_err(|_| HandshakeError::Slow)?
@@ -243,10 +269,11 @@ pub async fn hear(
     Ok(Heard { connection, noise, theirs, until })
 }
 
-/// The other step: answers, and has the connector prove that it holds the new keys. Costs a key exchange.
+/// The other steps: answers, and has the connector prove which server it is. Costs two key exchanges, and a third one
+/// with a peer that has proved that it made the first message.
 pub async fn answer(heard: Heard, credentials: &Credentials) -> Result<Session, HandshakeError> {
     let Heard { connection, mut noise, theirs, until } = heard;
-    let Connection { mut sender, receiver, upgrade, .. } = connection;
+    let Connection { mut sender, mut receiver, upgrade, .. } = connection;
     let steps = async {
         let theirs = match theirs {
             Ok(theirs) => theirs,
@@ -262,19 +289,14 @@ pub async fn answer(heard: Heard, credentials: &Credentials) -> Result<Session, 
         }))?;
         let mine = introduction(credentials, None, upgrade.as_deref())?;
         send_hello(&mut *sender, &mut noise, &mine).await?;
+        let body = receive_hello(&mut *receiver).await?;
+        open_proof(&body, &mut noise)?;
+        expect_key(theirs.who.server, &noise, &credentials.known)?;
         let encrypt = credentials.encrypt || theirs.encrypt;
         let (peers, ours) = noise.dangerously_get_raw_split();
         notice_loss(&*sender, credentials.me.server, theirs.who.server, link);
-        let mut session = session(sender, receiver, (&ours, &peers), encrypt, theirs.who, link);
-        match session.receiver.next().await.map_err(from_session)? {
-            Some(frame) if frame.kind == FrameKind::Ping => {
-                upgraded(session, upgrade, theirs.offer)
-            }
-            Some(_) => Err(HandshakeError::Frame(SessionError::Protocol {
-                what: "a session that does not start with a ping",
-            })),
-            None => Err(HandshakeError::Closed),
-        }
+        let session = session(sender, receiver, (&ours, &peers), encrypt, theirs.who, link);
+        upgraded(session, upgrade, theirs.offer)
     };
     within(until, steps).await
 }
@@ -304,8 +326,8 @@ async fn within<T>(
 }
 
 fn noise(credentials: &Credentials) -> Result<Builder<'_>, HandshakeError> {
-    let pattern = PATTERN.parse()?;
-    Ok(Builder::new(pattern).psk(0, credentials.secret.as_bytes())?.prologue(PROLOGUE)?)
+    let builder = Builder::new(PATTERN.parse()?).psk(0, credentials.secret.as_bytes())?;
+    Ok(builder.local_private_key(credentials.key.private())?.prologue(PROLOGUE)?)
 }
 
 fn introduction(
@@ -415,6 +437,54 @@ fn open_hello(noise: &mut HandshakeState, body: &[u8]) -> Result<Introduction, H
         return Err(HandshakeError::Version { theirs: version });
     }
     Ok(codec::decode(&plain[..len])?)
+}
+
+/// What the acceptor says of itself. It may be another server than the one that was called, and must have the key of the
+/// server that it says it is.
+fn expect_server(
+    called: ServerId,
+    body: &[u8],
+    noise: &mut HandshakeState,
+    known: &KnownServers,
+) -> Result<Introduction, HandshakeError> {
+    let theirs = match open_hello(noise, body) {
+        Err(error) if !matches!(error, HandshakeError::Version { .. }) => return Err(error),
+        theirs => theirs,
+    };
+    let found = theirs.as_ref().map_or(called, |theirs| theirs.who.server);
+    expect_key(found, noise, known)?;
+    match theirs {
+        Ok(_) if found != called => Err(HandshakeError::WrongServer { expected: called, found }),
+        theirs => theirs,
+    }
+}
+
+/// The connector's proof: its key, made secret with the new keys, which only the maker of the first message has.
+fn open_proof(body: &[u8], noise: &mut HandshakeState) -> Result<(), HandshakeError> {
+    let mut plain = [0; HELLO_BYTES_MAX];
+    match noise.read_message(body, &mut plain) {
+        Ok(0) => Ok(()),
+        Ok(_) => Err(HandshakeError::Frame(SessionError::Protocol {
+            what: "a proof of a key with something behind it",
+        })),
+        Err(snow::Error::Decrypt) => Err(HandshakeError::Replayed),
+        Err(other) => Err(HandshakeError::Noise(other)),
+    }
+}
+
+/// That the key which the peer has proved is the one of `server`.
+fn expect_key(
+    server: ServerId,
+    noise: &HandshakeState,
+    known: &KnownServers,
+) -> Result<(), HandshakeError> {
+    let Some(KnownServer { host, key }) = known.get(server) else {
+        return Err(HandshakeError::UnknownServer { server });
+    };
+    match noise.get_remote_static() {
+        Some(shown) if shown == key.as_bytes() => Ok(()),
+        _ => Err(HandshakeError::WrongKey { server, host: host.clone() }),
+    }
 }
 
 fn from_session(error: SessionError) -> HandshakeError {

@@ -18,6 +18,7 @@ pub mod deadline;
 pub mod handshake;
 pub mod header;
 pub mod kernel_device;
+pub mod keys;
 pub mod limits;
 pub mod lock_ranges;
 pub mod members;
@@ -37,6 +38,7 @@ pub use buffer::{BoxBuffer, Buffer, Loan};
 pub use codec::{CodecError, decode, encode};
 pub use handshake::{Credentials, HandshakeError, PeerIdentity};
 pub use kernel_device::KernelDevice;
+pub use keys::{KnownServer, KnownServers, PublicKey, ServerKey};
 pub use members::{COORDINATOR, Member, Members, MembersError};
 pub use node::{
     BlockingChannel, Closer, NodeChannel, NodeError, NodeListener, NodeSender, Outgoing,

@@ -3,6 +3,10 @@
 //! Each server publishes `members.d/<server>.json`; server 0 waits for all, then seals the list as
 //! `members.json`, which everyone else reads. Files appear whole, by rename, and carry a code made
 //! with the job's secret. Not here: what becomes of a member that dies (it keeps its place).
+//!
+//! The sealed list binds each server to its key. What a server publishes later, when it is started again, counts for its
+//! addresses and must have the same key; each server keeps the keys of the first list in its own storage, so that a
+//! process that can write to the directory changes none of them later.
 
 use std::fs::{self, File};
 use std::io::{self, Read, Write};
@@ -15,6 +19,7 @@ use serde::{Deserialize, Serialize};
 use tokio::time::Instant;
 
 use crate::deadline::{MEMBERS_POLL_MAX, MEMBERS_POLL_MIN};
+use crate::keys::{KnownServer, KnownServers, PublicKey};
 use crate::limits::MEMBERS_BYTES_MAX;
 use crate::message::PROTOCOL_VERSION;
 use crate::secret::Secret;
@@ -37,6 +42,8 @@ pub struct Member {
     pub addresses: Vec<Address>,
     /// Of this incarnation.
     pub start_id: u64,
+    /// By which it proves itself, in all incarnations.
+    pub key: PublicKey,
     /// Of its messages ([`PROTOCOL_VERSION`]).
     pub version: u16,
 }
@@ -84,6 +91,30 @@ pub enum MembersError {
     #[error("{} was not written with the secret of this job", .path.display())]
     Forged {
         /// Which file.
+        path: PathBuf,
+    },
+    /// A server has another key than the job knows: it is not the one that began the job.
+    #[error(
+        "{} has another key for server {server} on host {host} than the storage of that server", .path.display()
+    )]
+    NotItsKey {
+        /// Who.
+        server: ServerId,
+        /// Its host.
+        host: String,
+        /// Where the job's key is.
+        path: PathBuf,
+    },
+    /// The key of a server is not the one that it had at first.
+    #[error(
+        "{} has another key for server {server} on host {host} than the first list of this job", .path.display()
+    )]
+    KeyChanged {
+        /// Whose.
+        server: ServerId,
+        /// Its host.
+        host: String,
+        /// Where the other key is.
         path: PathBuf,
     },
     /// Not what belongs there.
@@ -135,6 +166,14 @@ impl MembersError {
             Self::Forged { .. } | Self::Malformed { .. } => {
                 Some("start the job with a fresh job directory")
             }
+            Self::NotItsKey { .. } => Some(
+                "the storage of this server was lost or replaced: mount the storage with which it began the job, or \
+                 leave this node lost and end the job with `hayase down`",
+            ),
+            Self::KeyChanged { .. } => Some(
+                "a process that knows the secret of the job has changed this file: end the job with `hayase down` and \
+                 start another one",
+            ),
             Self::Read { .. } | Self::Write { .. } => None,
         }
     }
@@ -149,6 +188,12 @@ impl Members {
     /// How many.
     pub fn len(&self) -> usize {
         self.servers.len()
+    }
+
+    /// What each server proves itself by.
+    pub fn known(&self) -> KnownServers {
+        let known = |member: &Member| KnownServer { host: member.host.clone(), key: member.key };
+        self.servers.iter().map(known).collect()
     }
 
     /// A sealed list is never empty.
@@ -232,20 +277,33 @@ pub fn published(
     read_member(job_dir, server, secret)
 }
 
-/// The servers as they are to be found now: those that were started anew have published again since
-/// the list was sealed.
-pub fn current(job_dir: &Path, servers: u16, secret: &Secret) -> Result<Members, MembersError> {
-    let mut members = Vec::new();
-    for server in (0..servers).map(ServerId) {
-        match read_member(job_dir, server, secret)? {
-            Some(member) => members.push(member),
-            None => {
-                let (missing, waited) = (vec![server], Duration::ZERO);
-                return Err(MembersError::Missing { missing, waited });
-            }
-        }
-    }
-    Ok(Members { epoch: 1, servers: members })
+/// The servers of the sealed list, where they are to be found now: those that were started again have published again
+/// since, as far as this directory shows it.
+pub fn current(job_dir: &Path, sealed: Members, secret: &Secret) -> Result<Members, MembersError> {
+    let now = |before: Member| match read_member(job_dir, before.server, secret)? {
+        Some(now) if now.key != before.key => Err(MembersError::KeyChanged {
+            server: now.server,
+            host: before.host,
+            path: published_path(job_dir, now.server),
+        }),
+        Some(now) => Ok(now),
+        None => Ok(before),
+    };
+    let servers = sealed.servers.into_iter().map(now).collect::<Result<_, _>>()?;
+    Ok(Members { servers, ..sealed })
+}
+
+/// What was kept of the first list in a file of a server's own ([`keep_known`]).
+pub fn kept_known(path: &Path, secret: &Secret) -> Result<Option<KnownServers>, MembersError> {
+    read_signed(path, secret)
+}
+
+/// Keeps by what the servers of the first list prove themselves; durable when this returns.
+pub fn keep_known(path: &Path, known: &KnownServers, secret: &Secret) -> Result<(), MembersError> {
+    write_signed(path, known, secret)?;
+    let directory = path.parent().unwrap_or(Path::new("."));
+    let synced = File::open(directory).and_then(|directory| directory.sync_all());
+    synced.map_err(|source| MembersError::Write { path: path.to_owned(), source })
 }
 
 /// Waits for the sealed list.
@@ -384,9 +442,14 @@ fn read_signed<T: Serialize + DeserializeOwned>(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::keys::ServerKey;
 
     const SECRET: Secret = Secret::from_bytes([6; 32]);
     const WAIT: Duration = Duration::from_secs(5);
+
+    fn key(of: u8) -> PublicKey {
+        ServerKey::of(Secret::from_bytes([of; 32])).public()
+    }
 
     fn member(server: u16) -> Member {
         Member {
@@ -394,6 +457,7 @@ mod tests {
             host: format!("node{server}"),
             addresses: vec!["tcp:10.0.0.1:4000".parse().unwrap()],
             start_id: 5 + u64::from(server),
+            key: key(server as u8),
             version: PROTOCOL_VERSION,
         }
     }
@@ -490,6 +554,47 @@ mod tests {
                 Err(error) => panic!("{error}: {}", bad.escape_ascii()),
             }
         }
+    }
+
+    #[tokio::test]
+    async fn a_server_that_published_again_is_found_there_with_the_same_key_only() {
+        let dir = tempfile::tempdir().unwrap();
+        let job = dir.path();
+        (0..2).for_each(|server| publish(job, &member(server), &SECRET).unwrap());
+        let sealed = seal(job, 2, &SECRET, WAIT).await.unwrap();
+        let elsewhere = Member { addresses: Vec::new(), start_id: 90, ..member(1) };
+        publish(job, &elsewhere, &SECRET).unwrap();
+        let now = current(job, sealed.clone(), &SECRET).unwrap();
+        assert_eq!(now.servers, [member(0), elsewhere.clone()]);
+        assert_eq!(now.known(), sealed.known());
+        // Where each node has a directory of its own, the others are not in it.
+        fs::remove_file(published_path(job, ServerId(0))).unwrap();
+        assert_eq!(current(job, sealed.clone(), &SECRET).unwrap().servers, now.servers);
+
+        publish(job, &Member { key: key(9), ..elsewhere }, &SECRET).unwrap();
+        let error = current(job, sealed, &SECRET).unwrap_err();
+        let path = published_path(job, ServerId(1));
+        assert_eq!(
+            error.to_string(),
+            format!(
+                "{} has another key for server 1 on host node1 than the first list of this job",
+                path.display()
+            )
+        );
+        assert!(error.help().is_some());
+    }
+
+    #[test]
+    fn known_servers_are_kept_as_they_were() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("servers.json");
+        assert_eq!(kept_known(&path, &SECRET).unwrap(), None);
+        let known = Members { epoch: 1, servers: vec![member(0), member(1)] }.known();
+        keep_known(&path, &known, &SECRET).unwrap();
+        assert_eq!(kept_known(&path, &SECRET).unwrap(), Some(known));
+        let other = fs::read_to_string(&path).unwrap().replace("node1", "node7");
+        fs::write(&path, other).unwrap();
+        assert!(matches!(kept_known(&path, &SECRET), Err(MembersError::Forged { .. })));
     }
 
     #[tokio::test]

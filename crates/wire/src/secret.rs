@@ -105,8 +105,11 @@ impl SecretError {
     pub fn help(&self) -> Option<&'static str> {
         match self {
             Self::Exposed { .. } => Some("run `chmod 600` on it, or start a new job"),
-            Self::Read { .. } | Self::Length { .. } => {
+            Self::Read { .. } => {
                 Some("give the directory of a running job, as `hayase up` printed it")
+            }
+            Self::Length { .. } => {
+                Some("the file is damaged: end the job with `hayase down`, and start another one")
             }
             Self::Random | Self::Write { .. } => None,
         }

@@ -2,8 +2,10 @@
 
 mod frame_faults;
 mod gate;
+mod kinds;
 mod memory;
 pub(crate) mod recorded_file;
+mod refused;
 mod slow_disk;
 
 use std::path::{Path, PathBuf};
@@ -14,7 +16,9 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use hayase_layout::{ByteCount, InodeId, NodeId, ServerId};
-use hayase_server::{CacheSettings, DurableAt, Ground, KeptUntil, Settings, TransportChoice};
+use hayase_server::{
+    CacheSettings, DurableAt, Ground, KeptUntil, ServeError, Settings, TransportChoice,
+};
 use hayase_store::area::CountedArea;
 use hayase_store::{Area, CrashDevice, MemoryStore, Parts};
 use hayase_tier::Tier;
@@ -56,6 +60,8 @@ pub(crate) struct Cluster {
     kept_until: KeptUntil,
     /// Of each server.
     room: ByteCount,
+    /// For how long servers wait for each other.
+    wait: Duration,
     servers: Vec<Running>,
 }
 
@@ -70,60 +76,6 @@ static NEXT_NONCE: AtomicU32 = AtomicU32::new(u32::MAX);
 impl Cluster {
     pub(crate) fn up(servers: u16) -> Self {
         Self::empty().started(servers)
-    }
-
-    /// Whose network does what `faults` say.
-    pub(crate) fn up_with_faults(servers: u16, faults: &Arc<FrameFaults>) -> Self {
-        let mut cluster = Self::empty();
-        cluster.faults = Some(Arc::clone(faults));
-        cluster.started(servers)
-    }
-
-    /// With the cache area in front of `tier`.
-    pub(crate) fn up_with_tier(servers: u16, tier: Arc<dyn Tier>) -> Self {
-        let mut cluster = Self::empty();
-        cluster.tier = Some(tier);
-        cluster.started(servers)
-    }
-
-    /// The same, where files that are open are flushed at once, as they stand.
-    pub(crate) fn up_flushing_open(servers: u16, tier: Arc<dyn Tier>) -> Self {
-        let mut cluster = Self::empty();
-        (cluster.tier, cluster.flush_open) = (Some(tier), Some(Duration::ZERO));
-        cluster.started(servers)
-    }
-
-    /// The same, where fsync promises that the tier has the bytes.
-    pub(crate) fn up_syncing(servers: u16, tier: Arc<dyn Tier>) -> Self {
-        let mut cluster = Self::empty();
-        (cluster.tier, cluster.durable_at) = (Some(tier), DurableAt::Tier);
-        cluster.started(servers)
-    }
-
-    /// The same, with little room on each server, and names that survive a restart.
-    pub(crate) fn up_small(servers: u16, room: ByteCount, tier: Arc<dyn Tier>) -> Self {
-        let mut cluster = Self::empty();
-        (cluster.tier, cluster.room) = (Some(tier), room);
-        cluster.names = Some((0..servers).map(|_| Arc::new(MemoryStore::new())).collect());
-        cluster.started(servers)
-    }
-
-    /// With the cache area in front of `tier`, names in memory, and parts on storage that may lose what was not synced.
-    pub(crate) fn up_on_crash_devices(servers: u16, tier: Arc<dyn Tier>) -> Self {
-        let mut cluster = Self::empty();
-        cluster.tier = Some(tier);
-        cluster.names = Some((0..servers).map(|_| Arc::new(MemoryStore::new())).collect());
-        cluster.devices = Some((0..servers).map(|_| Arc::new(CrashDevice::new())).collect());
-        cluster.started(servers)
-    }
-
-    /// On disks that a test can slow down, names in memory; with the cache area where there is a tier.
-    pub(crate) fn up_on_slow_disks(servers: u16, tier: Option<Arc<dyn Tier>>) -> Self {
-        let mut cluster = Self::empty();
-        cluster.tier = tier;
-        cluster.names = Some((0..servers).map(|_| Arc::new(MemoryStore::new())).collect());
-        cluster.slow = Some((0..servers).map(|_| Arc::default()).collect());
-        cluster.started(servers)
     }
 
     pub(crate) fn disk(&self, server: u16) -> &Arc<SlowDisk> {
@@ -149,6 +101,7 @@ impl Cluster {
             durable_at: DurableAt::default(),
             kept_until: KeptUntil::default(),
             room: ByteCount::mib(256),
+            wait: Duration::from_secs(20),
             servers: Vec::new(),
         }
     }
@@ -195,43 +148,37 @@ impl Cluster {
     fn begin(&self, server: u16, servers: u16) -> (Running, Receiver<()>) {
         let (stop, stopped) = oneshot::channel();
         let (tell, told) = std::sync::mpsc::channel();
+        let life = self.life(server, servers, stopped, move || {
+            // Somebody may not wait any more.
+            let _ = tell.send(());
+        });
+        ((stop, std::thread::spawn(|| life().expect("the server runs"))), told)
+    }
+
+    fn life<F: FnOnce() + Send + 'static>(
+        &self,
+        server: u16,
+        servers: u16,
+        stopped: oneshot::Receiver<()>,
+        ready: F,
+    ) -> impl FnOnce() -> Result<(), ServeError> + Send + use<F> {
         let root = self.directory.path().to_owned();
         let secret = self.secret.clone();
         let names = self.names.as_ref().map(|names| Arc::clone(&names[usize::from(server)]));
         let (faults, cache, room) = (self.faults.clone(), self.cache(), self.room);
-        let (gate, kept_until) = (Arc::clone(&self.gate), self.kept_until);
+        let (gate, times) = (Arc::clone(&self.gate), (self.kept_until, self.wait));
         let parts = self.devices.as_ref().map(|all| Arc::clone(&all[usize::from(server)]));
         let slow = self.slow.as_ref().map(|all| Arc::clone(&all[usize::from(server)]));
-        let thread = std::thread::spawn(move || {
-            let given = (names, faults, cache, (room, gate, parts, slow, kept_until));
-            run_server(&root, server, servers, secret, given, stopped, move || {
-                // Somebody may not wait any more.
-                let _ = tell.send(());
-            });
-        });
-        ((stop, thread), told)
+        move || {
+            let given = (names, faults, cache, (room, gate, parts, slow, times));
+            run_server(&root, server, servers, secret, given, stopped, ready)
+        }
     }
 
     fn cache(&self) -> Option<CacheSettings> {
         let tier = self.tier.clone()?;
         let (durable_at, flush_open) = (self.durable_at, self.flush_open);
         Some(CacheSettings { tier, durable_at, deadline: None, flush_open })
-    }
-
-    /// With names in memory, which can be stopped at any commit.
-    pub(crate) fn up_in_memory(servers: u16) -> Self {
-        let names = (0..servers).map(|_| Arc::new(MemoryStore::new())).collect();
-        let mut cluster = Self::empty();
-        cluster.names = Some(names);
-        cluster.started(servers)
-    }
-
-    /// The same; names of a directory leave its home when it says so.
-    pub(crate) fn up_keeping_names(servers: u16, kept_until: KeptUntil) -> Self {
-        let mut cluster = Self::empty();
-        cluster.names = Some((0..servers).map(|_| Arc::new(MemoryStore::new())).collect());
-        cluster.kept_until = kept_until;
-        cluster.started(servers)
     }
 
     pub(crate) fn store(&self, server: u16) -> &Arc<MemoryStore> {
@@ -328,12 +275,12 @@ impl Drop for Cluster {
 }
 
 /// Names, the network's faults, the cache area, room for parts, the way to them and where they are, and when names leave
-/// their home.
+/// their home and servers wait no longer for each other.
 type Given = (
     Option<Arc<MemoryStore>>,
     Option<Arc<FrameFaults>>,
     Option<CacheSettings>,
-    (ByteCount, Arc<Gate>, Option<Arc<CrashDevice>>, Option<Arc<SlowDisk>>, KeptUntil),
+    (ByteCount, Arc<Gate>, Option<Arc<CrashDevice>>, Option<Arc<SlowDisk>>, (KeptUntil, Duration)),
 );
 
 fn run_server(
@@ -341,10 +288,10 @@ fn run_server(
     server: u16,
     servers: u16,
     secret: Secret,
-    (names, faults, cache, (room, gate, parts, slow, kept_until)): Given,
+    (names, faults, cache, (room, gate, parts, slow, (kept_until, wait))): Given,
     stopped: oneshot::Receiver<()>,
     ready: impl FnOnce(),
-) {
+) -> Result<(), ServeError> {
     let home = root.join(server.to_string());
     let area = home.join("area");
     std::fs::create_dir_all(&area).expect("directories");
@@ -369,7 +316,7 @@ fn run_server(
         encrypt: false,
         intent_age: INTENT_AGE,
         kept_until,
-        wait: Duration::from_secs(20),
+        wait,
     };
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let stop = async {
@@ -385,10 +332,13 @@ fn run_server(
         Some(faults) => ground.with_transport(|transport| faults.over(transport)),
         None => ground,
     };
-    runtime
-        .expect("a runtime")
-        .block_on(hayase_server::serve_on(ground, settings, |_| (), ready, stop))
-        .expect("the server runs");
+    runtime.expect("a runtime").block_on(hayase_server::serve_on(
+        ground,
+        settings,
+        |_| (),
+        ready,
+        stop,
+    ))
 }
 
 /// One process of a node, with a connection and an arena.

@@ -10,6 +10,7 @@ mod cached_xattrs;
 mod cluster;
 mod crash_points;
 mod kept_names;
+mod keys;
 mod lost_bytes;
 mod lost_replies;
 mod multiplexed;

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use super::*;
 use crate::header::HEADER_BYTES;
+use crate::secret::Secret;
 use crate::transport::memory::{Direction, MemoryFrame};
 use crate::transport::{LocalFuture, MemoryTransport};
 
@@ -13,7 +14,18 @@ const LINK: LinkId = LinkId { link: 1, lane: Lane::Bulk };
 
 fn credentials(server: u16, secret: u8, encrypt: bool) -> Credentials {
     let me = PeerIdentity { server: ServerId(server), start_id: 40 };
-    Credentials { secret: Secret::from_bytes([secret; 32]), me, encrypt }
+    let known = |server| KnownServer { host: format!("n{server}"), key: key(server).public() };
+    let known = Arc::new((0..4).map(known).collect());
+    Credentials { secret: Secret::from_bytes([secret; 32]), me, key: key(server), known, encrypt }
+}
+
+fn key(server: u16) -> ServerKey {
+    ServerKey::of(Secret::from_bytes([60 + server as u8; 32]))
+}
+
+/// Of server 2, which says that it is another one.
+fn posing_as(server: u16) -> Credentials {
+    Credentials { key: key(2), ..credentials(server, 9, false) }
 }
 
 type Both = (Result<Session, HandshakeError>, Result<Session, HandshakeError>);
@@ -113,10 +125,16 @@ async fn a_wrong_secret_gets_no_answer() {
 
 #[tokio::test]
 async fn no_byte_of_a_handshake_may_change() {
-    // Body bytes of the first message, the second, the closing ping's header.
-    for (direction, nth, at) in
-        [(Direction::Out, 0, 0), (Direction::Out, 0, 40), (Direction::Back, 0, 0)]
-    {
+    // New keys and what is behind them, in each message: the connector learns nothing of what is wrong with the last.
+    for (direction, nth, at) in [
+        (Direction::Out, 0, 0),
+        (Direction::Out, 0, 40),
+        (Direction::Back, 0, 0),
+        (Direction::Back, 0, 40),
+        (Direction::Back, 0, 90),
+        (Direction::Out, 1, 0),
+        (Direction::Out, 1, 50),
+    ] {
         let mut seen = 0;
         let (near, far) = honest(move |way, frame| {
             if way == direction {
@@ -127,20 +145,43 @@ async fn no_byte_of_a_handshake_may_change() {
             }
         })
         .await;
-        assert!(far.is_err(), "{direction:?} {at}");
-        assert!(near.is_err(), "{direction:?} {at}");
+        assert!(far.is_err(), "{direction:?} {nth} {at}");
+        assert_eq!(near.is_err(), nth == 0, "{direction:?} {nth} {at}");
     }
-    let mut seen = 0;
-    let (_, far) = honest(move |way, frame| {
-        if way == Direction::Out {
-            seen += 1;
-            if seen == 2 {
-                frame.header[50] ^= 1;
-            }
-        }
-    })
-    .await;
-    assert!(matches!(far, Err(HandshakeError::Frame(SessionError::Forged { .. }))));
+}
+
+#[tokio::test]
+async fn who_knows_the_secret_is_no_other_server() {
+    let honest = || credentials(0, 9, false);
+    let through = |_, frame| Some(vec![frame]);
+    for (said, of) in [(1, 1), (3, 3)] {
+        let (near, far) = shake(honest(), posing_as(said), through).await;
+        let error = near.map(|_| ()).unwrap_err();
+        let text = format!("the peer does not have the key of server {of} on host n{of}");
+        assert_eq!(error.to_string(), text);
+        assert!(!error.is_final() && error.help().is_some());
+        assert!(matches!(far, Err(HandshakeError::Closed)), "nothing of the connector is shown");
+    }
+    let (_, far) = shake(posing_as(0), credentials(1, 9, false), through).await;
+    assert!(matches!(far, Err(HandshakeError::WrongKey { server: ServerId(0), .. })));
+    let (_, far) = shake(posing_as(9), credentials(1, 9, false), through).await;
+    assert!(matches!(far, Err(HandshakeError::UnknownServer { server: ServerId(9) })));
+    // With another version, too: that would be final.
+    for starting in [true, false] {
+        let (near, mut far) = MemoryTransport::new().pair();
+        let (ours, theirs) = (honest(), posing_as(1));
+        let by_hand = async {
+            let mut state = noise(&theirs).unwrap().build_responder().unwrap();
+            let body = receive_hello(&mut *far.receiver).await.unwrap();
+            open_hello(&mut state, &body).unwrap();
+            let said = Introduction { is_starting: starting, ..introduced(&theirs, None, None) };
+            let mut said = codec::encode(&said).unwrap();
+            said[0] += u8::from(!starting);
+            send_hello(&mut *far.sender, &mut state, &said).await.unwrap();
+        };
+        let (near, ()) = tokio::join!(connect(near, &ours, ServerId(1), LINK), by_hand);
+        assert!(matches!(near, Err(HandshakeError::WrongKey { .. })), "starting: {starting}");
+    }
 }
 
 #[tokio::test]
@@ -201,7 +242,7 @@ async fn a_replayed_connector_does_not_pass() {
         near.sender.send(&frame.header, &frame.body, &frame.payload).await.unwrap();
     }
     let far = accept(far, &credentials(1, 9, false)).await;
-    assert!(matches!(far, Err(HandshakeError::Frame(SessionError::Forged { .. }))));
+    assert!(matches!(far, Err(HandshakeError::Replayed)));
 }
 
 #[tokio::test]

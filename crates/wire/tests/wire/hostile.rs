@@ -18,9 +18,11 @@ use hayase_wire::transport::{
 };
 use hayase_wire::{
     Address, BoxBuffer, CallError, Connector, Credentials, PeerIdentity, PeerLink, Response,
-    Secret, Service, TransportError, serve_connection, serve_listener,
+    Service, TransportError, serve_connection, serve_listener,
 };
 use tokio::task::LocalSet;
+
+use crate::job;
 
 const SERVER: ServerId = ServerId(1);
 const WAIT: Duration = Duration::from_secs(8);
@@ -35,8 +37,7 @@ fn run(paused: bool, test: impl Future<Output = ()>) {
 }
 
 fn credentials(server: u16) -> Credentials {
-    let me = PeerIdentity { server: ServerId(server), start_id: 7 };
-    Credentials { secret: Secret::from_bytes([3; 32]), me, encrypt: false }
+    job::credentials(ServerId(server))
 }
 
 /// Request id, body, payload.
@@ -404,7 +405,7 @@ fn a_peer_that_stops_in_a_frame_does_not_keep_its_slot() {
         let mut listener = UnixTransport.listen(&at).await.unwrap();
         let (near, far) = tokio::join!(UnixTransport.connect(&at), listener.accept());
         let mut near = near.unwrap();
-        // Hello and ping.
+        // The handshake.
         near.sender = Box::new(Stopping { inner: near.sender, whole: 2 });
         let (mut session, service) = served(near, far.unwrap()).await;
         let begin = tokio::time::Instant::now();

@@ -22,6 +22,8 @@ use proptest::prelude::*;
 use tokio::sync::Notify;
 use tokio::task::{AbortHandle, LocalSet};
 
+use crate::job;
+
 const SERVER: ServerId = ServerId(1);
 const WAIT: Duration = Duration::from_secs(5);
 
@@ -47,7 +49,7 @@ fn credentials(server: u16, secret: u8) -> Credentials {
     Credentials {
         secret: Secret::from_bytes([secret; 32]),
         me: PeerIdentity { server: ServerId(server), start_id: 70 + u64::from(server) },
-        encrypt: false,
+        ..job::credentials(ServerId(server))
     }
 }
 

@@ -13,13 +13,13 @@ use hayase_wire::message::PeerState;
 use hayase_wire::transport::memory::{Direction, MemoryFrame};
 use hayase_wire::transport::{Connection, MemoryTransport, Transport};
 use hayase_wire::{
-    Address, BoxBuffer, Connector, Credentials, PeerIdentity, PeerLink, Presence, Response, Secret,
-    Service, put_off_listener, serve_listener,
+    Address, BoxBuffer, CallError, Connector, Credentials, PeerIdentity, PeerLink, Presence,
+    Response, Secret, Service, put_off_listener, serve_listener,
 };
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
 
-use crate::job::{credentials, run};
+use crate::job::{credentials, key, run};
 
 const SERVER: ServerId = ServerId(1);
 const WAIT: Duration = Duration::from_secs(8);
@@ -91,7 +91,7 @@ async fn overheard(transport: &MemoryTransport) -> MemoryFrame {
         move |direction, frame| {
             let kind = Header::parse(&frame.header).unwrap().kind;
             if direction == Direction::Out && kind == FrameKind::Hello {
-                first.replace(Some(frame.clone()));
+                first.borrow_mut().get_or_insert(frame.clone());
             }
             Some(vec![frame])
         }
@@ -195,6 +195,43 @@ fn who_is_starting_says_so_and_is_waited_for() {
         tokio::task::spawn_local(serve_listener(listener, credentials(SERVER), Rc::new(Echo)));
         assert_eq!(asked.await.unwrap().unwrap(), b"abc");
         assert!(!link.is_starting());
+    });
+}
+
+/// Another server of the job, or any process that reads its secret, in the place of a server that is gone.
+#[test]
+fn a_member_at_the_address_of_a_dead_server_is_not_taken_for_it() {
+    run(async {
+        let transport = MemoryTransport::new();
+        let link = member(&transport);
+        let begin = Instant::now();
+        let posing = Credentials { key: key(ServerId(2)), ..credentials(SERVER) };
+        let mut listener = transport.listen(&address()).await.unwrap();
+        tokio::select! {
+            biased;
+            never = put_off_listener(&mut *listener, posing.clone()) => match never {},
+            presence = link.presence() => assert_eq!(presence, Presence::Unknown, "it starts"),
+        }
+        drop(listener);
+        let other = start_as(&transport, posing).await;
+        assert_eq!(link.presence().await, Presence::Unknown, "it serves");
+        assert_eq!(begin.elapsed(), Duration::ZERO, "no longer than if nobody were there");
+        let error = link.call(vec![], None, None, WAIT).await.unwrap_err();
+        let CallError::Unreachable { source: Some(source), .. } = error else {
+            panic!("{error:?}");
+        };
+        assert_eq!(source.to_string(), "the peer does not have the key of server 1 on host n1");
+        other.abort();
+        other.await.unwrap_err();
+
+        // Nor is it believed when it calls.
+        let server = start_as(&transport, credentials(SERVER)).await;
+        let posing = Credentials { key: key(ServerId(2)), ..credentials(ServerId(0)) };
+        let connector = Connector::new(Rc::new(transport.clone()), posing);
+        let link = PeerLink::new(connector, SERVER, vec![address()]);
+        link.call(vec![], None, None, WAIT).await.unwrap_err();
+        member(&transport).call(vec![], None, None, WAIT).await.unwrap();
+        server.abort();
     });
 }
 

@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::rc::Rc;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail, ensure};
@@ -12,7 +13,7 @@ use hayase_e2e::{
 };
 use hayase_layout::ServerId;
 use hayase_wire::transport::{Address, UcxTransport};
-use hayase_wire::{CallError, Connector, Credentials, PeerIdentity, PeerLink, Secret};
+use hayase_wire::{CallError, Connector, Credentials, PeerIdentity, PeerLink, Secret, ServerKey};
 use rustix::process::{Pid, Signal, kill_process};
 
 /// This program as one of another user of the network.
@@ -220,7 +221,8 @@ fn stranger(address: &str) -> anyhow::Result<String> {
     let at: Address = address.parse().context("an address")?;
     let transport = Rc::new(UcxTransport::new(None, &[])?);
     let me = PeerIdentity { server: ServerId(1), start_id: 1 };
-    let credentials = Credentials { secret: Secret::generate()?, me, encrypt: false };
+    let (secret, key, known) = (Secret::generate()?, ServerKey::generate()?, Arc::default());
+    let credentials = Credentials { secret, me, key, known, encrypt: false };
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let asking = async {
         let connector = Connector::new(transport, credentials);

@@ -4,6 +4,7 @@
 
 use std::io::{BufRead, BufReader};
 use std::process::{Child, Command, Stdio};
+use std::sync::Arc;
 use std::time::Duration;
 
 use hayase_layout::ServerId;
@@ -15,6 +16,7 @@ use super::*;
 use crate::buffer::Loan;
 use crate::handshake::{self, Credentials, Lane, LinkId, PeerIdentity, Session};
 use crate::header::{FrameKind, HEADER_BYTES};
+use crate::keys::{KnownServer, ServerKey};
 use crate::secret::Secret;
 use crate::transport::conformance;
 
@@ -149,7 +151,11 @@ const SERVER: ServerId = ServerId(1);
 
 fn credentials(server: u16) -> Credentials {
     let me = PeerIdentity { server: ServerId(server), start_id: 7 };
-    Credentials { secret: Secret::from_bytes([9; 32]), me, encrypt: false }
+    let key = |server: u16| ServerKey::of(Secret::from_bytes([20 + server as u8; 32]));
+    let known = |server| KnownServer { host: "here".to_owned(), key: key(server).public() };
+    let known = Arc::new((0..2).map(known).collect());
+    let secret = Secret::from_bytes([9; 32]);
+    Credentials { secret, me, key: key(server), known, encrypt: false }
 }
 
 /// A handshake between two transports; both sessions.
