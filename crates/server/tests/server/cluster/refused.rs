@@ -23,8 +23,9 @@ impl Cluster {
         let names = self.names.as_mut().expect("names are in memory");
         let at = usize::from(server);
         names[at] = Arc::new(names[at].after_kill());
-        let (_runs, stopped) = oneshot::channel();
-        let life = self.life(server, servers, stopped, || ());
+        let (runs, stopped) = oneshot::channel();
+        // One that starts nevertheless ends at once.
+        let life = self.life(server, servers, stopped, || drop::<oneshot::Sender<()>>(runs));
         let ended = std::thread::spawn(|| life().map_err(|error| chain(&error))).join();
         ended.expect("no panic").expect_err("it does not start")
     }
