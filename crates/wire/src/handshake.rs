@@ -19,7 +19,8 @@ use crate::members::COORDINATOR;
 use crate::message::{Carrier, PROTOCOL_VERSION};
 use crate::secret::Secret;
 use crate::session::{
-    DirectionKeys, Opener, Sealer, SessionError, SessionReceiver, SessionSender, receive_body,
+    DirectionKeys, NO_CODE, Opener, Protection, Sealer, SessionError, SessionReceiver,
+    SessionSender, authenticates_payloads, receive_body,
 };
 use crate::transport::{Connection, FrameReceiver, FrameSender, TransportError, Upgrade};
 
@@ -157,6 +158,8 @@ struct Introduction {
     version: u16,
     who: PeerIdentity,
     encrypt: bool,
+    /// Its CPU is fast at it.
+    authenticates: bool,
     /// Of the acceptor: it opens its storage, and takes no connection yet.
     is_starting: bool,
     /// Of the connector only.
@@ -199,10 +202,10 @@ pub async fn connect(
         if theirs.is_starting {
             return Err(HandshakeError::Starting { server: to });
         }
-        let encrypt = credentials.encrypt || theirs.encrypt;
+        let protection = protection(credentials, &theirs);
         let (ours, peers) = noise.dangerously_get_raw_split();
         notice_loss(&*sender, credentials.me.server, to, link);
-        let mut session = session(sender, receiver, (&ours, &peers), encrypt, theirs.who, link);
+        let mut session = session(sender, receiver, (&ours, &peers), protection, theirs.who, link);
         session.sender.send(FrameKind::Ping, 0, &[], &[]).await.map_err(from_session)?;
         upgraded(session, upgrade, theirs.offer)
     };
@@ -262,10 +265,10 @@ pub async fn answer(heard: Heard, credentials: &Credentials) -> Result<Session, 
         }))?;
         let mine = introduction(credentials, None, upgrade.as_deref())?;
         send_hello(&mut *sender, &mut noise, &mine).await?;
-        let encrypt = credentials.encrypt || theirs.encrypt;
+        let protection = protection(credentials, &theirs);
         let (peers, ours) = noise.dangerously_get_raw_split();
         notice_loss(&*sender, credentials.me.server, theirs.who.server, link);
-        let mut session = session(sender, receiver, (&ours, &peers), encrypt, theirs.who, link);
+        let mut session = session(sender, receiver, (&ours, &peers), protection, theirs.who, link);
         match session.receiver.next().await.map_err(from_session)? {
             Some(frame) if frame.kind == FrameKind::Ping => {
                 upgraded(session, upgrade, theirs.offer)
@@ -325,6 +328,7 @@ fn introduced(
         version: PROTOCOL_VERSION,
         who: credentials.me,
         encrypt: credentials.encrypt,
+        authenticates: authenticates_payloads(),
         is_starting: false,
         link,
         offer: upgrade.map(Upgrade::offer),
@@ -347,19 +351,30 @@ fn upgraded(
     Ok(Session { sender, receiver: SessionReceiver::new(receiver, opener), peer, link, over })
 }
 
+/// What both sides come to, each by itself.
+fn protection(ours: &Credentials, theirs: &Introduction) -> Protection {
+    if ours.encrypt || theirs.encrypt {
+        Protection::Sealed
+    } else if authenticates_payloads() && theirs.authenticates {
+        Protection::Authenticated
+    } else {
+        Protection::Checked
+    }
+}
+
 fn session(
     sender: Box<dyn FrameSender>,
     receiver: Box<dyn FrameReceiver>,
     (ours, peers): (&[u8; 32], &[u8; 32]),
-    encrypt: bool,
+    protection: Protection,
     peer: PeerIdentity,
     link: LinkId,
 ) -> Session {
     Session {
-        sender: SessionSender::new(sender, Sealer::new(DirectionKeys::derive(ours, encrypt))),
+        sender: SessionSender::new(sender, Sealer::new(DirectionKeys::derive(ours, protection))),
         receiver: SessionReceiver::new(
             receiver,
-            Opener::new(DirectionKeys::derive(peers, encrypt)),
+            Opener::new(DirectionKeys::derive(peers, protection)),
         ),
         peer,
         link,
@@ -387,7 +402,7 @@ async fn send_hello(
         payload_len: 0,
         request_id: 0,
         counter: 0,
-        payload_crc: 0,
+        payload_code: NO_CODE,
         tag: [0; TAG_BYTES],
     };
     Ok(sender.send(&header.to_bytes(), &body[..len], &[]).await?)
