@@ -43,7 +43,10 @@ use std::time::SystemTime;
 use hayase_layout::ByteCount;
 
 use self::client::Client;
-pub use self::credentials::{ContainerToken, CredentialSource, Credentials, Environment};
+pub use self::credentials::{
+    ContainerToken, CredentialSource, Credentials, Environment, WebIdentity,
+};
+pub use self::http::Proxies;
 use self::probe::{Conditional, Obeyed};
 pub use self::settings::{
     Addressing, ConditionalWrites, Encryption, PayloadSignature, S3Settings, SettingsError,

@@ -243,12 +243,9 @@ impl Client {
     ) -> Result<T, Fault> {
         let region = self.region();
         let head = self.signed_head(request, &region, keys_used)?;
-        let target = Target {
-            tls: self.origin.tls,
-            host: self.origin.host(&region),
-            port: self.origin.port(),
-            address: self.settings.connect_to,
-        };
+        let (tls, host, port) = (self.origin.tls, self.origin.host(&region), self.origin.port());
+        let proxy = self.settings.proxies.to(tls, &host, port);
+        let target = Target { tls, host, port, address: self.settings.connect_to, proxy };
         let patience = request.patience.max(self.settings.patience);
         let begin = Instant::now();
         let mut exchange = self

@@ -51,6 +51,15 @@ pub(super) const RENEW_BEFORE: Duration = Duration::from_secs(300);
 /// Time for the service of the node that hands out credentials; it is near or absent.
 pub(super) const METADATA_PATIENCE: Duration = Duration::from_secs(2);
 
+/// Time for a service on the internet that hands out keys of a role.
+pub(super) const TOKEN_SERVICE_PATIENCE: Duration = Duration::from_secs(10);
+
+/// Time for a program that prints keys; it may ask somebody over the network.
+pub(super) const CREDENTIAL_PROCESS_PATIENCE: Duration = Duration::from_secs(60);
+
+/// What such a program may print.
+pub(super) const CREDENTIAL_PROCESS_BYTES_MAX: u64 = 64 << 10;
+
 /// Names of one page as servers give them.
 pub(super) const KEYS_PER_PAGE: usize = 1000;
 
