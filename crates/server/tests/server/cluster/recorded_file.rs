@@ -70,7 +70,9 @@ impl Recorded {
             })
             .collect();
         let mut process = cluster.process(0);
-        let ino = process.create(top, name, FileKind::Regular).unwrap().ino;
+        // As the library does it: until it has a container it has no name of its own, and is not flushed.
+        let hidden = format!(".{name}.hayase-0123456789abcdef");
+        let ino = process.create(top, &hidden, FileKind::Regular).unwrap().ino;
         let all = match process.lookup(ROOT, AREA_DIRECTORY) {
             Ok(entry) => entry.attr.ino,
             Err(_) => process.create(ROOT, AREA_DIRECTORY, FileKind::Directory).unwrap().ino,
@@ -84,6 +86,7 @@ impl Recorded {
         }
         recorded.copy(cluster);
         step(&mut process, ino, RecordedStep::Begin { container }).unwrap();
+        process.rename((top, &hidden), (top, name)).unwrap();
         recorded
     }
 
