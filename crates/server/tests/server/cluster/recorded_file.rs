@@ -52,12 +52,16 @@ impl Recorded {
         Self::make_in(cluster, ROOT, name)
     }
 
-    /// Its container is in `shared`, wherever the file is.
+    /// Its container is in `shared`, wherever the file is. As the library makes it: until it has a container it has no
+    /// name of its own, and is not flushed.
     pub(crate) fn make_in(cluster: &Cluster, top: InodeId, name: &str) -> Self {
-        Self::make_written(cluster, top, name, 0)
+        let hidden = format!(".{name}.hayase-0123456789abcdef");
+        let recorded = Self::make_written(cluster, top, &hidden, 0);
+        cluster.process(0).rename((top, &hidden), (top, name)).unwrap();
+        recorded
     }
 
-    /// So many rounds are in its container before the file shows it.
+    /// So many rounds are in its container before the file shows it, which has its name before.
     pub(crate) fn make_written(cluster: &Cluster, top: InodeId, name: &str, rounds: usize) -> Self {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("file");
@@ -70,9 +74,7 @@ impl Recorded {
             })
             .collect();
         let mut process = cluster.process(0);
-        // As the library does it: until it has a container it has no name of its own, and is not flushed.
-        let hidden = format!(".{name}.hayase-0123456789abcdef");
-        let ino = process.create(top, &hidden, FileKind::Regular).unwrap().ino;
+        let ino = process.create(top, name, FileKind::Regular).unwrap().ino;
         let all = match process.lookup(ROOT, AREA_DIRECTORY) {
             Ok(entry) => entry.attr.ino,
             Err(_) => process.create(ROOT, AREA_DIRECTORY, FileKind::Directory).unwrap().ino,
@@ -86,7 +88,6 @@ impl Recorded {
         }
         recorded.copy(cluster);
         step(&mut process, ino, RecordedStep::Begin { container }).unwrap();
-        process.rename((top, &hidden), (top, name)).unwrap();
         recorded
     }
 
