@@ -1,5 +1,5 @@
 # What a suite has left behind (sourced by scripts/test/island.sh, not run): needs suite, scratch, disk, isolated,
-# mounts_before.
+# mounts_before, own_loop (of the island itself).
 
 # Seconds that a process may take to exit after it was asked to.
 leftover_seconds=${HAYASE_TEST_LEFTOVER_SECONDS:-10}
@@ -45,7 +45,7 @@ loops_below() {
 }
 loops_left() {
   local name
-  loops_below "$scratch" "$disk" | while read -r name; do say "loop device $name"; done
+  loops_below "$scratch" "$disk" | while read -r name; do [ "$name" = "${own_loop:-}" ] || say "loop device $name"; done
 }
 
 # files_left: what bears our name; other programs may leave what they like in a directory that is removed.

@@ -95,6 +95,9 @@ needs_network() {
   esac
 }
 
+# Suites that make and remove small files all the time: their /tmp is a file system of its own (scripts/test/island.sh).
+has_small_files() { case $1 in unit | mpiio*) true ;; *) false ;; esac; }
+
 # Suites that need what the suite `build` builds.
 needs_programs() {
   case $1 in

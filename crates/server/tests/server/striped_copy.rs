@@ -35,9 +35,10 @@ impl Script {
         }
         let held = self.is_held.lock().expect("no holder panics");
         drop(self.released.wait_while(held, |held| *held).expect("no holder panics"));
-        let left = self.failing.load(Ordering::Relaxed);
-        self.failing.store(left.saturating_sub(1), Ordering::Relaxed);
-        (left == 1).then_some(Fault::Io)
+        // Several read at once: each of them counts.
+        let counted = |left: u64| left.checked_sub(1);
+        let left = self.failing.fetch_update(Ordering::Relaxed, Ordering::Relaxed, counted);
+        (left == Ok(1)).then_some(Fault::Io)
     }
 }
 
