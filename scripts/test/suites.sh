@@ -47,7 +47,7 @@ about() {
     areas) say "MPI-IO into \`shared\` of three nodes, with killed processes and servers" ;;
     cached) say "MPI-IO into \`cache\` of three nodes, and the blocks of README and guides with MPI programs" ;;
     s3) say "the tier's tests, staging and the blocks of README and guides on a real Ceph gateway" ;;
-    gfarm) say "a real Gfarm as tier, and mounted" ;;
+    gfarm) say "a real Gfarm as tier, and mounted, and the blocks of guides with it" ;;
     ssh) say "jobs over real ssh" ;;
     slurm) say "jobs of a real Slurm, its prolog, epilog and burst buffer" ;;
     user) say "jobs of an ordinary user, some with the system calls of Linux 4.18 only" ;;

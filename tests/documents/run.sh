@@ -18,6 +18,7 @@ unshare --net --mount --pid --fork true 2>/dev/null || skip "needs namespaces"
 grep -qw overlay /proc/filesystems || modprobe overlay 2>/dev/null || skip "this kernel has no overlays"
 case $mark in
   needs-mpi | needs-paths) programs="mpicc.mpich mpiexec.mpich h5pcc.mpich" ;;
+  needs-gfarm) programs="mpicc.mpich mpiexec.mpich gfarm2fs gfmkdir" ;;
   needs-openmpi) programs="mpicc.openmpi mpiexec.openmpi" ;;
   *) programs="openssl python3" ;;
 esac

@@ -137,3 +137,27 @@ before_guide_stage_needs_s3_8() {
   printf '#!/bin/sh\nset -e\nmkdir "$HAYASE_SHARED/results"\necho weights >"$HAYASE_SHARED/results/weights"\n' >train
   chmod 755 train
 }
+
+# On a node of a Gfarm, as $GFARM_CONFIG_FILE says.
+before_guide_gfarm_needs_gfarm_1() {
+  disk /local/scratch
+  export TMPDIR=/local/scratch HAYASE_SHARED=/mnt/job/shared
+  gfmkdir -p /home/me/run1
+  tree input
+  hayase stage out input gfarm:///home/me/input
+  hayase up --mount /mnt/job --shared 1GiB --local 64MiB
+  tree "$HAYASE_SHARED/results"
+}
+
+before_guide_gfarm_needs_gfarm_2() { mkdir -p /mnt/gfarm; }
+
+before_guide_gfarm_needs_gfarm_3() {
+  mpi mpich program
+  export LD_LIBRARY_PATH=/opt/documents/bin
+}
+
+before_guide_cache_needs_gfarm_1() {
+  disk /local/scratch
+  export TMPDIR=/local/scratch
+  gfmkdir -p /home/me/run7
+}

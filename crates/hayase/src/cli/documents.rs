@@ -20,8 +20,7 @@ const REASONS: [(&str, Option<&str>); 11] = [
     ("needs-build", None),
     // Sixteen hosts, Apptainer, or RDMA.
     ("needs-cluster", None),
-    // The suite `gfarm` runs the same commands, on a Gfarm whose paths are others.
-    ("needs-gfarm", None),
+    ("needs-gfarm", Some("tests/gfarm/gfarm.sh")),
     ("needs-hours", None),
     ("needs-lustre", None),
     ("needs-mpi", Some("scripts/test/suites.sh")),
