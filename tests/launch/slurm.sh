@@ -281,8 +281,26 @@ guide_runs() {
   [ "$(sort -u "$place/output")" = "$(printf 'n1\nn2\nn3')" ]
 }
 
+# What the tutorial has people type, as it stands: before a job, and while one runs.
+tutorial_is_typed() {
+  local page=tutorials/slurm-job.md
+  mkdir -p "$work/shared/keep/guide" "$work/shared/keep/run8"
+  {
+    printf '#!/bin/bash\nset -eu\n' && block $page 1
+    echo 'hayase up --storage /srv --mount /tmp/areas --shared 64MiB --local 16MiB --tier /mnt/keep/run8'
+    echo 'echo result >/tmp/areas/cache/result' && block $page 3 && echo 'hayase down'
+  } >"$work/opt/script"
+  grep -q 'hayase top' "$work/opt/script" || { say "docs/$page has no block 3"; return 1; }
+  rm -f "$work/shared/keep/out"
+  slurm ctl env PATH="/opt:$PATH" timeout 90 sbatch --chdir=/mnt/keep/guide --wait -Q --nodes=2 --output=/mnt/keep/out /opt/script
+  local status=$?
+  cat "$work/shared/keep/out"
+  [ $status = 0 ] && said 'launcher: ' && grep -q '<html' "$work/shared/keep/guide/report.html" && nothing_remains $nodes
+}
+
 try up_in_an_allocation
 try tutorial_runs
+try tutorial_is_typed
 try guide_runs
 try run_in_an_allocation
 try killed_nodes_are_cleared_by_the_next_job

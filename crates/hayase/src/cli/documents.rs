@@ -27,8 +27,8 @@ const REASONS: [(&str, Option<&str>); 11] = [
     ("needs-openmpi", Some("scripts/test/suites.sh")),
     ("needs-paths", Some("scripts/test/suites.sh")),
     ("needs-s3", Some("tests/s3/run.sh")),
-    // The suite `slurm` runs the scripts of the guide and of the tutorial (`block`, `tutorial_runs`), not what a person
-    // types beside them.
+    // The suite `slurm` runs those of the guide and of the tutorial (`block`, `tutorial_runs`); the one of MPI-IO needs an MPI
+    // that `srun` starts.
     ("needs-slurm", None),
 ];
 
