@@ -1,7 +1,9 @@
 //! What the environment says, read once at the start; nothing below reads it again.
 //!
-//! Here: the variables we know and who we are. Not here: arguments ([`crate::cli`]), the settings
+//! Here: the variables we know and who we are; [`variables`] says what they mean. Not here: arguments ([`crate::cli`]), the settings
 //! of a job that follow from both ([`crate::launch::plan`]).
+
+pub(crate) mod variables;
 
 use std::ffi::OsString;
 use std::path::PathBuf;
