@@ -15,6 +15,7 @@
 
 #[doc(hidden)]
 pub mod answers;
+mod aws;
 mod checksum;
 mod client;
 mod credentials;

@@ -20,8 +20,8 @@ pub const PAYLOAD_CODE_BYTES: usize = 16;
 /// The first four bytes of every frame.
 pub const MAGIC: [u8; 4] = *b"HYWF";
 
-/// Changes with the header's form; the messages have [`crate::message::PROTOCOL_VERSION`].
-pub const FRAME_VERSION: u16 = 2;
+/// Changes with the header's form up to the handshake, in which both sides say the version of all the rest: [`crate::message::PROTOCOL_VERSION`].
+pub const FRAME_VERSION: u16 = 1;
 
 const FLAG_SEALED: u8 = 1;
 

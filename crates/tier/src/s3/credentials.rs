@@ -18,15 +18,16 @@ mod web_identity;
 use std::fmt;
 use std::path::PathBuf;
 use std::sync::{Mutex, PoisonError};
-use std::time::SystemTime;
+use std::time::{Instant, SystemTime};
 
 use self::ask::Reach;
 pub(super) use self::profile::Profile;
 use self::profile::ProfileKeys;
 use self::sso::SingleSignOn;
 pub use self::web_identity::WebIdentity;
+use super::aws;
 use super::http::Proxies;
-use super::limits::RENEW_BEFORE;
+use super::limits::{KEYS_QUICK, KEYS_REST, RENEW_BEFORE};
 
 /// One set of keys.
 #[derive(Clone, PartialEq, Eq)]
@@ -84,7 +85,11 @@ pub struct Environment {
     /// `AWS_WEB_IDENTITY_TOKEN_FILE`, `AWS_ROLE_ARN`, `AWS_ROLE_SESSION_NAME`. Not used where a profile is named.
     pub web_identity: Option<WebIdentity>,
     /// `AWS_ENDPOINT_URL_STS`, else that of the region, else that of AWS.
-    pub token_service: String,
+    pub token_service: Option<String>,
+    /// `AWS_REGION` or `AWS_DEFAULT_REGION`, else what the profile says.
+    pub region: Option<String>,
+    /// What a program of the user is started with: on other hosts it would not have the variables of the caller.
+    pub handed: Vec<(String, String)>,
     /// `~/.aws/sso/cache`: the logins of `aws sso login`.
     pub sso_cache: Option<PathBuf>,
     /// `AWS_ENDPOINT_URL_SSO`, else that of the login's region.
@@ -122,6 +127,23 @@ impl fmt::Debug for Environment {
 /// Of roles that we take without being told another name, in the logs of the service.
 const SESSION_NAME: &str = "hayase";
 
+/// Variables that programs which print keys read.
+const HANDED: [&str; 13] = [
+    "AWS_CONFIG_FILE",
+    "AWS_SHARED_CREDENTIALS_FILE",
+    "AWS_PROFILE",
+    "AWS_REGION",
+    "AWS_DEFAULT_REGION",
+    "AWS_CA_BUNDLE",
+    "HOME",
+    "HTTPS_PROXY",
+    "https_proxy",
+    "ALL_PROXY",
+    "all_proxy",
+    "NO_PROXY",
+    "no_proxy",
+];
+
 const CONTAINER_HOST: &str = "http://169.254.170.2";
 const INSTANCE_HOST: &str = "http://169.254.169.254";
 
@@ -147,10 +169,7 @@ impl Environment {
         let session = said("AWS_ROLE_SESSION_NAME").unwrap_or_else(|| SESSION_NAME.to_owned());
         let web_identity = said("AWS_ROLE_ARN").zip(said("AWS_WEB_IDENTITY_TOKEN_FILE"));
         let region = said("AWS_REGION").or_else(|| said("AWS_DEFAULT_REGION"));
-        let token_service = region.map_or_else(
-            || "https://sts.amazonaws.com".to_owned(),
-            |region| format!("https://sts.{region}.amazonaws.com"),
-        );
+        let handed = HANDED.iter().filter_map(|name| Some(((*name).to_owned(), said(name)?)));
         Self {
             keys,
             profile: said("AWS_PROFILE"),
@@ -161,7 +180,9 @@ impl Environment {
                 token_file: file.into(),
                 session,
             }),
-            token_service: said("AWS_ENDPOINT_URL_STS").unwrap_or(token_service),
+            token_service: said("AWS_ENDPOINT_URL_STS"),
+            region,
+            handed: handed.collect(),
             sso_cache: home.as_ref().map(|home| home.join("sso/cache")),
             sso_portal: said("AWS_ENDPOINT_URL_SSO"),
             ca_file: said("AWS_CA_BUNDLE").map(PathBuf::from),
@@ -181,7 +202,7 @@ impl Environment {
         }
         // Who sets one of these up means it: where it fails, keys of somebody else would be a surprise.
         if let (Some(identity), None) = (&self.web_identity, &self.profile) {
-            return self.by_web_identity(identity);
+            return self.by_web_identity(identity, self.region.as_deref());
         }
         if let Some(found) = self.by_profile() {
             return found;
@@ -205,15 +226,16 @@ impl Environment {
     /// `None` where there is no profile, or one that says nothing of keys, and none was named.
     fn by_profile(&self) -> Option<Result<Credentials, String>> {
         let name = self.profile.as_deref().unwrap_or("default");
-        let found = match Profile::load(self).keys {
+        let Profile { keys, region, .. } = Profile::load(self);
+        let region = self.region.as_deref().or(region.as_deref());
+        let found = match keys {
             ProfileKeys::None if self.profile.is_none() => return None,
             ProfileKeys::None => Err("it has no keys in the profile files".to_owned()),
             ProfileKeys::Here(keys) => Ok(keys),
-            ProfileKeys::WebIdentity(identity) => self.by_web_identity(&identity),
+            ProfileKeys::WebIdentity(identity) => self.by_web_identity(&identity, region),
             ProfileKeys::SingleSignOn(login) => self.by_single_sign_on(&login),
-            ProfileKeys::Process(command) => {
-                process::run(&command).map_err(|why| format!("credential_process: {why}"))
-            }
+            ProfileKeys::Process(command) => process::run(&command, &self.handed)
+                .map_err(|why| format!("credential_process: {why}")),
             ProfileKeys::Unknown(why) => Err(why),
         };
         Some(found.map_err(|why| format!("the profile `{name}`: {why}")))
@@ -224,9 +246,17 @@ impl Environment {
         Reach { ca_file: self.ca_file.as_deref(), proxies: &self.proxies }
     }
 
-    fn by_web_identity(&self, identity: &WebIdentity) -> Result<Credentials, String> {
-        let service = &self.token_service;
-        web_identity::ask(identity, service, self.reach())
+    fn by_web_identity(
+        &self,
+        identity: &WebIdentity,
+        region: Option<&str>,
+    ) -> Result<Credentials, String> {
+        let service = match (&self.token_service, region) {
+            (Some(service), _) => service.clone(),
+            (None, Some(region)) => format!("https://{}", aws::host("sts", region)),
+            (None, None) => "https://sts.amazonaws.com".to_owned(),
+        };
+        web_identity::ask(identity, &service, self.reach())
             .map_err(|why| format!("the token service at {service}: {why}"))
     }
 
@@ -242,12 +272,44 @@ impl Environment {
 #[derive(Debug)]
 pub(super) struct Provider {
     source: CredentialSource,
-    last: Mutex<Option<Credentials>>,
+    last: Mutex<Given>,
+}
+
+/// What a source gave.
+#[derive(Debug, Default)]
+struct Given {
+    keys: Option<Credentials>,
+    /// Until then it is not asked again: it took long, and its last answer is this.
+    rests: Option<(Instant, Result<(), String>)>,
+}
+
+impl Given {
+    /// Keys that have not ended, or why there are none.
+    fn valid(&self, now: SystemTime, why: &str) -> Result<Credentials, String> {
+        let valid = self.keys.as_ref().filter(|keys| keys.expires.is_none_or(|end| now < end));
+        valid.cloned().ok_or_else(|| why.to_owned())
+    }
+
+    /// The answer of a source that rests.
+    fn resting(&self) -> Option<&Result<(), String>> {
+        self.rests.as_ref().filter(|(until, _)| Instant::now() < *until).map(|(_, answer)| answer)
+    }
+
+    /// Asks; a source that takes long rests afterwards, since a program or a service that is slow or hangs would hold up each
+    /// request of each thread.
+    fn ask(&mut self, find: impl FnOnce() -> Result<Credentials, String>) -> Result<(), String> {
+        let begin = Instant::now();
+        let found = find();
+        let took = begin.elapsed();
+        let answer = found.map(|keys| self.keys = Some(keys));
+        self.rests = (took > KEYS_QUICK).then(|| (Instant::now() + KEYS_REST, answer.clone()));
+        answer
+    }
 }
 
 impl Provider {
     pub(super) fn new(source: CredentialSource) -> Self {
-        Self { source, last: Mutex::new(None) }
+        Self { source, last: Mutex::default() }
     }
 
     /// Keys for a request that is signed now; `None` when requests are not signed.
@@ -262,34 +324,31 @@ impl Provider {
         };
         // Held while a service is asked, so that many threads ask once.
         let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(keys) = last.as_ref().filter(|keys| keys.is_fresh(now)) {
+        if let Some(keys) = last.keys.as_ref().filter(|keys| keys.is_fresh(now)) {
             return Ok(Some(keys.clone()));
         }
-        match environment.find() {
-            Ok(keys) => {
-                *last = Some(keys.clone());
-                Ok(Some(keys))
-            }
-            // A service that stumbles in the last minutes of a lease is asked again next time.
-            Err(why) => match last.as_ref().filter(|keys| keys.expires.is_none_or(|end| now < end))
-            {
-                Some(keys) => Ok(Some(keys.clone())),
-                None => Err(why),
-            },
-        }
+        let answer = match last.resting() {
+            Some(answer) => answer.clone(),
+            None => last.ask(|| environment.find()),
+        };
+        // One that stumbles in the last minutes of a lease is asked again later.
+        let why = answer.err().unwrap_or_else(|| "the keys have ended".to_owned());
+        last.valid(now, &why).map(Some)
     }
 
     /// The server did not like `refused`: true when other keys are there by now.
     pub(super) fn renew(&self, refused: &str) -> bool {
         let CredentialSource::Found(environment) = &self.source else { return false };
         let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
-        if last.as_ref().is_some_and(|keys| identity(keys) != refused) {
+        let are_others = |keys: &Option<Credentials>| {
+            keys.as_ref().is_some_and(|keys| identity(keys) != refused)
+        };
+        if are_others(&last.keys) {
             return true;
         }
-        let Ok(keys) = environment.find() else { return false };
-        let changed = identity(&keys) != refused;
-        *last = Some(keys);
-        changed
+        last.resting().is_none()
+            && last.ask(|| environment.find()).is_ok()
+            && are_others(&last.keys)
     }
 }
 
@@ -354,6 +413,33 @@ mod tests {
             why.contains("`default`: credential_process: it ended with exit status: 7"),
             "{why}"
         );
+    }
+
+    #[test]
+    fn a_source_that_takes_long_is_asked_once_for_all_requests() {
+        let directory = tempfile::tempdir().unwrap();
+        let (config, count) = (directory.path().join("config"), directory.path().join("count"));
+        let ends = "2000-01-01T00:00:00Z";
+        for (prints, is_ended) in [
+            ("exit 1", true),
+            (
+                "printf '{\"Version\": 1, \"AccessKeyId\": \"A\", \"SecretAccessKey\": \"s\", \"Expiration\": \"END\"}'",
+                true,
+            ),
+        ] {
+            std::fs::write(&count, "").unwrap();
+            let prints = prints.replace("END", ends);
+            let command = format!("echo >> {}; sleep 0.2; {prints}", count.display());
+            std::fs::write(&config, format!("[default]\ncredential_process = {command}\n"))
+                .unwrap();
+            let environment = environment(&[("AWS_CONFIG_FILE", config.to_str().unwrap())]);
+            let provider = Provider::new(CredentialSource::Found(Box::new(environment)));
+            for _ in 0..5 {
+                assert_eq!(provider.current(SystemTime::now()).is_err(), is_ended);
+                assert!(!provider.renew("A "));
+            }
+            assert_eq!(std::fs::read_to_string(&count).unwrap().lines().count(), 1, "{prints}");
+        }
     }
 
     #[test]

@@ -11,6 +11,7 @@ use std::time::Duration;
 
 use hayase_layout::ByteCount;
 
+use super::aws;
 use super::credentials::{CredentialSource, Environment, Profile};
 use super::http::Proxies;
 use super::limits::{PART_BYTES_MAX, PART_BYTES_MIN};
@@ -161,16 +162,9 @@ pub enum SettingsError {
     /// Not `http[s]://host[:port]`.
     #[error("invalid endpoint `{0}`: expected https://HOST or http://HOST:PORT, without a path")]
     Endpoint(String),
-    /// Not `http://[USER:PASSWORD@]HOST:PORT`.
-    #[error(
-        "invalid proxy {name}=`{value}`: expected http://HOST:PORT or http://USER:PASSWORD@HOST:PORT"
-    )]
-    Proxy {
-        /// Which variable.
-        name: &'static str,
-        /// What it says, without a password.
-        value: String,
-    },
+    /// A variable names a proxy that we cannot speak to, and the endpoint would be reached through it.
+    #[error("{0}")]
+    Proxy(String),
     /// A variable of ours with a text that it does not know.
     #[error("invalid {name} `{value}`: expected {expected}")]
     Variable {
@@ -238,8 +232,7 @@ impl S3Settings {
         let rest = url.strip_prefix("s3://").ok_or_else(not_s3)?;
         let (bucket, prefix) = rest.split_once('/').unwrap_or((rest, ""));
         let said = |name: &str| variable(name).filter(|value| !value.is_empty());
-        let proxies =
-            Proxies::read(&said).map_err(|(name, value)| SettingsError::Proxy { name, value })?;
+        let proxies = Proxies::read(&said);
         let environment = Environment { proxies: proxies.clone(), ..Environment::read(variable) };
         let profile = Profile::load(&environment);
         let endpoint = said("AWS_ENDPOINT_URL_S3").or_else(|| said("AWS_ENDPOINT_URL"));
@@ -275,7 +268,12 @@ impl S3Settings {
         if !(PART_BYTES_MIN..=PART_BYTES_MAX).contains(&self.part_bytes.get()) {
             return Err(SettingsError::Part(self.part_bytes));
         }
-        Origin::new(self)
+        let origin = Origin::new(self)?;
+        let host = origin.host(self.region.as_deref().unwrap_or(aws::FIRST_REGION));
+        self.proxies
+            .to(origin.tls, &host, origin.port)
+            .map_err(|why| SettingsError::Proxy(why.to_string()))?;
+        Ok(origin)
     }
 }
 
@@ -332,8 +330,7 @@ impl Origin {
     pub(super) fn host(&self, region: &str) -> String {
         let base = match &self.host {
             Some(host) => host.clone(),
-            None if region.starts_with("cn-") => format!("s3.{region}.amazonaws.com.cn"),
-            None => format!("s3.{region}.amazonaws.com"),
+            None => aws::host("s3", region),
         };
         if self.bucket_in_host { format!("{}.{base}", self.bucket) } else { base }
     }

@@ -23,7 +23,7 @@ impl Payload {
     pub(super) fn of(settings: &Settings, nodes: &[NodeStatus]) -> Option<Self> {
         let answers =
             nodes.iter().filter_map(|node| Some((node.node, node.server.as_ref()?.authenticates)));
-        let servers = settings.groups().servers().len();
+        let servers = usize::from(settings.nodes);
         match (settings.nodes, settings.encrypt) {
             (..2, _) => None,
             (_, true) => Some(Self::Encrypted),
@@ -31,7 +31,7 @@ impl Payload {
         }
     }
 
-    /// By what the servers answered: which node, and whether its processors are fast at it.
+    /// By what the servers answered, of which each node has one: which node, and whether its processors are fast at it.
     fn unsealed(servers: usize, answers: &[(u16, bool)]) -> Self {
         let slow: Vec<u16> =
             answers.iter().filter(|(_, fast)| !fast).map(|(node, _)| *node).collect();

@@ -4,6 +4,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use crate::s3::http::{self, Proxies, Target};
+use crate::s3::limits::{BUSY_PAUSE, BUSY_TRIES};
 
 /// A service, and what it is asked.
 pub(super) struct Question<'a> {
@@ -36,7 +37,7 @@ impl Question<'_> {
             Some((host, port)) => (host, port.parse().map_err(|_| "it has no port number")?),
             None => (authority, if tls { 443 } else { 80 }),
         };
-        let proxy = self.reach.proxies.to(tls, host, port);
+        let proxy = self.reach.proxies.to(tls, host, port).map_err(|why| why.to_string())?;
         let target = Target { tls, proxy, ..Target::plain(host, port) };
         let config = tls.then(|| http::client_config(self.reach.ca_file)).transpose()?;
         let length = match *method {
@@ -50,6 +51,21 @@ impl Question<'_> {
                 .map_err(|error| error.to_string())?;
         let answer = String::from_utf8(answer).map_err(|_| "it answered with no text")?;
         Ok((status, answer))
+    }
+
+    /// The same of a service that many nodes ask at once: three times, where `is_busy` or a broken connection asks for it.
+    pub(super) fn insist(&self, is_busy: fn(&str) -> bool) -> Result<(u16, String), String> {
+        let mut pause = BUSY_PAUSE;
+        for _ in 1..BUSY_TRIES {
+            match self.ask() {
+                Ok((status, text)) if status < 500 && status != 429 && !is_busy(&text) => {
+                    return Ok((status, text));
+                }
+                _ => std::thread::sleep(pause),
+            }
+            pause *= 2;
+        }
+        self.ask()
     }
 
     /// The text of an answer of status 200.

@@ -1,5 +1,7 @@
 //! Keys as services and programs write them in JSON.
 
+use std::time::{Duration, SystemTime};
+
 use serde_json::Value;
 
 use super::Credentials;
@@ -15,9 +17,57 @@ pub(super) fn keys(answer: &Value, token: &str) -> Result<Credentials, String> {
     Ok(Credentials { access_key, secret_key, session_token: said(token), expires })
 }
 
-/// RFC 3339, in UTC as all of them write it.
-pub(super) fn time(text: &str) -> Result<std::time::SystemTime, String> {
-    let utc = text.strip_suffix("+00:00").map(|rest| format!("{rest}Z"));
-    date::parse_rfc3339(utc.as_deref().unwrap_or(text))
-        .ok_or_else(|| format!("`{text}` is no time in UTC"))
+/// RFC 3339, also with an offset; or with `UTC` at its end, as the AWS CLI once wrote it.
+pub(super) fn time(text: &str) -> Result<SystemTime, String> {
+    parse(text).ok_or_else(|| format!("`{text}` is no time"))
+}
+
+fn parse(text: &str) -> Option<SystemTime> {
+    if let Some(rest) = text.strip_suffix("UTC") {
+        return date::parse_rfc3339(&format!("{rest}Z"));
+    }
+    let Some(at) = text.rfind(['+', '-']).filter(|at| text[..*at].contains('T')) else {
+        return date::parse_rfc3339(text);
+    };
+    let (clock, offset) = text.split_at(at);
+    let digits: String = offset[1..].chars().filter(|it| *it != ':').collect();
+    if digits.len() != 4 || !digits.bytes().all(|it| it.is_ascii_digit()) {
+        return None;
+    }
+    let (hours, minutes): (u64, u64) = (digits[..2].parse().ok()?, digits[2..].parse().ok()?);
+    let offset_by = Duration::from_secs(hours * 3600 + minutes * 60);
+    let there = date::parse_rfc3339(&format!("{clock}Z"))?;
+    match offset.starts_with('+') {
+        true => there.checked_sub(offset_by),
+        false => there.checked_add(offset_by),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_with_and_without_an_offset() {
+        let expected = time("2030-01-02T03:04:05Z").unwrap();
+        for same in [
+            "2030-01-02T03:04:05.678Z",
+            "2030-01-02T03:04:05+00:00",
+            "2030-01-02T12:04:05+09:00",
+            "2030-01-01T22:04:05-0500",
+            "2030-01-02T03:04:05UTC",
+        ] {
+            assert_eq!(time(same), Ok(expected), "{same}");
+        }
+        for none in [
+            "",
+            "soon",
+            "2030-01-02",
+            "2030-01-02T03:04:05",
+            "2030-01-02T03:04:05+9",
+            "2030-01-02T03:04:05+é:00",
+        ] {
+            assert!(time(none).is_err(), "{none}");
+        }
+    }
 }

@@ -46,7 +46,6 @@ impl Profile {
     }
 }
 
-/// In the order of the AWS CLI.
 fn keys(said: &dyn Fn(&str) -> Option<String>, config: &str) -> ProfileKeys {
     let role = said("role_arn");
     if let Some((role, token_file)) = role.clone().zip(said("web_identity_token_file")) {
@@ -59,7 +58,7 @@ fn keys(said: &dyn Fn(&str) -> Option<String>, config: &str) -> ProfileKeys {
     }
     if let Some(role) = role {
         return ProfileKeys::Unknown(format!(
-            "it takes the role {role} with keys of another profile, which is not supported: let \
+            "it takes the role {role} with keys from elsewhere, which is not supported: let \
              `credential_process = aws configure export-credentials --profile NAME` print them"
         ));
     }
@@ -119,6 +118,11 @@ fn named(text: &str, kind: &str, name: &str) -> HashMap<String, String> {
         } else if inside && !line.starts_with([' ', '\t', '#', ';']) {
             let pair = bare.split_once('=').map(|(key, value)| (key.trim(), value.trim()));
             if let Some((key, value)) = pair.filter(|(_, value)| !value.is_empty()) {
+                // A command may have a `#` of its own.
+                let value = match key.eq_ignore_ascii_case("credential_process") {
+                    true => line.split_once('=').map_or(value, |(_, value)| value.trim()),
+                    false => value,
+                };
                 found.insert(key.to_ascii_lowercase(), value.to_owned());
             }
         }
@@ -167,8 +171,8 @@ mod tests {
     fn the_ways_to_keys() {
         let keys = keys_of("[profile p]\naws_access_key_id = A\naws_secret_access_key = s\n");
         assert!(matches!(keys, ProfileKeys::Here(keys) if keys.access_key == "A"));
-        let keys = keys_of("[profile p]\ncredential_process = vault \"keys\"\n");
-        assert!(matches!(keys, ProfileKeys::Process(command) if command == "vault \"keys\""));
+        let keys = keys_of("[profile p]\ncredential_process = vault \"keys #1\"\n");
+        assert!(matches!(keys, ProfileKeys::Process(command) if command == "vault \"keys #1\""));
         let keys = keys_of("[profile p]\nrole_arn = r\nweb_identity_token_file = /t\n");
         let expected =
             WebIdentity { role: "r".into(), token_file: "/t".into(), session: SESSION_NAME.into() };

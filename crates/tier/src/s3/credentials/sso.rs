@@ -12,6 +12,7 @@ use serde_json::Value;
 
 use super::ask::{Question, Reach};
 use super::{Credentials, json};
+use crate::s3::aws;
 use crate::s3::limits::TOKEN_SERVICE_PATIENCE;
 use crate::s3::percent;
 
@@ -33,7 +34,7 @@ pub(super) fn ask(
     reach: Reach<'_>,
 ) -> Result<Credentials, String> {
     let token = login(&cache_file(cache, &sso.login), SystemTime::now())?;
-    let usual = format!("https://portal.sso.{}.amazonaws.com", sso.region);
+    let usual = format!("https://{}", aws::host("portal.sso", &sso.region));
     let uri = format!(
         "{}/federation/credentials?account_id={}&role_name={}",
         endpoint.unwrap_or(&usual).trim_end_matches('/'),
@@ -44,7 +45,7 @@ pub(super) fn ask(
     let patience = TOKEN_SERVICE_PATIENCE;
     let question =
         Question { method: "GET", uri: &uri, headers: &headers, body: "", reach, patience };
-    match question.ask()? {
+    match question.insist(|_| false)? {
         (200, text) => parse(&text),
         (401 | 403, _) => Err("it does not accept the login: `aws sso login` renews it".into()),
         (status, _) => Err(format!("it answered with status {status}")),

@@ -46,7 +46,10 @@ pub(super) fn ask(
         reach,
         patience: TOKEN_SERVICE_PATIENCE,
     };
-    let (status, text) = question.ask()?;
+    // AWS asks to repeat these (Amazon STS API reference, "AssumeRoleWithWebIdentity", errors).
+    let is_busy =
+        |text: &str| text.contains("Throttling") || text.contains("IDPCommunicationError");
+    let (status, text) = question.insist(is_busy)?;
     let answer = Element::parse(text.as_bytes())
         .map_err(|why| format!("it answered with status {status}, and what is no XML: {why}"))?;
     match status {
@@ -106,12 +109,23 @@ mod tests {
     }
 
     #[test]
+    fn a_busy_service_is_asked_again() {
+        let busy = "<ErrorResponse><Error><Code>Throttling</Code></Error></ErrorResponse>";
+        let script = vec![
+            ("POST", "400 Bad Request", busy),
+            ("POST", "503 Busy", ""),
+            ("POST", "200 OK", KEYS),
+        ];
+        assert_eq!(asked(script).unwrap().access_key, "ROLE");
+    }
+
+    #[test]
     fn a_refusal_has_the_words_of_the_service() {
         let why = asked(vec![("POST", "400 Bad Request", REFUSED)]).unwrap_err();
         assert!(why.contains("ExpiredTokenException: Token expired"), "{why}");
         let why = asked(vec![("POST", "200 OK", "<A/>")]).unwrap_err();
         assert!(why.contains("without keys"), "{why}");
-        let why = asked(vec![("POST", "502 Bad Gateway", "oops")]).unwrap_err();
+        let why = asked(vec![("POST", "502 Bad Gateway", "oops"); 3]).unwrap_err();
         assert!(why.contains("status 502"), "{why}");
         let nowhere = WebIdentity {
             role: "r".into(),

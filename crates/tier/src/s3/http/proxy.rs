@@ -4,7 +4,7 @@
 //! Source: RFC 9110, section 9.3.6 (CONNECT); the variables are those of curl(1).
 
 use std::io::{self, Read, Write};
-use std::net::TcpStream;
+use std::net::{IpAddr, TcpStream};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -17,8 +17,18 @@ use crate::s3::percent;
 /// A proxy, and for which hosts it is not used.
 #[derive(Clone, Debug, Default)]
 pub struct Proxies {
-    tls: Option<Arc<Proxy>>,
+    tls: Option<Result<Arc<Proxy>, BadProxy>>,
     except: Vec<String>,
+}
+
+/// A variable that names no proxy that we can speak to; its value without a password.
+#[derive(Clone, Debug, thiserror::Error)]
+#[error(
+    "invalid proxy {name}=`{value}`: expected http://HOST:PORT or http://USER:PASSWORD@HOST:PORT"
+)]
+pub(in crate::s3) struct BadProxy {
+    name: &'static str,
+    value: String,
 }
 
 /// Where a proxy is, and who we are to it.
@@ -37,39 +47,42 @@ impl std::fmt::Debug for Proxy {
 }
 
 impl Proxies {
-    /// `HTTPS_PROXY` or `https_proxy`, else `ALL_PROXY` or `all_proxy`; `NO_PROXY` or `no_proxy`.
-    ///
-    /// # Errors
-    /// The variable and its value, where it names no proxy that we can speak to.
-    pub(in crate::s3) fn read(
-        said: &dyn Fn(&str) -> Option<String>,
-    ) -> Result<Self, (&'static str, String)> {
+    /// `https_proxy` or `HTTPS_PROXY`, else `all_proxy` or `ALL_PROXY`; `no_proxy` or `NO_PROXY`.
+    pub(in crate::s3) fn read(said: &dyn Fn(&str) -> Option<String>) -> Self {
         let first =
             |names: [&'static str; 2]| names.into_iter().find_map(|name| Some((name, said(name)?)));
-        let named =
-            first(["https_proxy", "HTTPS_PROXY"]).or_else(|| first(["all_proxy", "ALL_PROXY"]));
-        let tls = match named {
-            Some((name, url)) => match Proxy::parse(&url) {
-                Some(proxy) => Some(Arc::new(proxy)),
-                None => return Err((name, without_password(&url))),
-            },
-            None => None,
-        };
+        let named = first(["https_proxy", "HTTPS_PROXY"]);
+        let tls = named.or_else(|| first(["all_proxy", "ALL_PROXY"])).map(|(name, url)| {
+            let proxy = Proxy::parse(&url).map(Arc::new);
+            proxy.ok_or_else(|| BadProxy { name, value: without_password(&url) })
+        });
         let except = first(["no_proxy", "NO_PROXY"]).map(|(_, list)| list).unwrap_or_default();
         let except = except.split([',', ' ']).map(str::trim).filter(|name| !name.is_empty());
-        Ok(Self { tls, except: except.map(str::to_ascii_lowercase).collect() })
+        Self { tls, except: except.map(str::to_ascii_lowercase).collect() }
     }
 
     /// The one for this host, if any.
-    pub(in crate::s3) fn to(&self, tls: bool, host: &str, port: u16) -> Option<Arc<Proxy>> {
-        let proxy = self.tls.as_ref().filter(|_| tls)?;
-        let host = host.to_ascii_lowercase();
-        let excepted = self.except.iter().any(|entry| is_meant(entry, &host, port));
-        (!excepted).then(|| Arc::clone(proxy))
+    pub(in crate::s3) fn to(
+        &self,
+        tls: bool,
+        host: &str,
+        port: u16,
+    ) -> Result<Option<Arc<Proxy>>, BadProxy> {
+        let Some(proxy) = self.tls.as_ref().filter(|_| tls) else { return Ok(None) };
+        let host = bare(host).to_ascii_lowercase();
+        match self.except.iter().any(|entry| is_meant(entry, &host, port)) {
+            true => Ok(None),
+            false => proxy.clone().map(Some),
+        }
     }
 }
 
-/// `*`, a host, a domain (with or without a dot in front), each perhaps with a port.
+/// An address of IPv6 without its brackets.
+fn bare(host: &str) -> &str {
+    host.trim_start_matches('[').trim_end_matches(']')
+}
+
+/// `*`, a host, a domain (with or without a dot in front), each perhaps with a port; a network `ADDRESS/BITS`.
 fn is_meant(entry: &str, host: &str, port: u16) -> bool {
     let (entry, same_port) = match entry.rsplit_once(':') {
         Some((name, number)) if !name.contains(':') || name.ends_with(']') => {
@@ -77,9 +90,28 @@ fn is_meant(entry: &str, host: &str, port: u16) -> bool {
         }
         _ => (entry, true),
     };
+    let entry = bare(entry);
+    if let Some((network, bits)) = entry.split_once('/') {
+        return is_in(host, network, bits).unwrap_or(false);
+    }
     let domain = entry.strip_prefix("*.").or_else(|| entry.strip_prefix('.')).unwrap_or(entry);
     let below = || host.strip_suffix(domain).is_some_and(|rest| rest.ends_with('.'));
     same_port && (entry == "*" || host == domain || below())
+}
+
+/// `None` where one of them is no address.
+fn is_in(host: &str, network: &str, bits: &str) -> Option<bool> {
+    let bits: u32 = bits.parse().ok()?;
+    let (host, network, width) = match (host.parse().ok()?, network.parse().ok()?) {
+        (IpAddr::V4(host), IpAddr::V4(network)) => {
+            (u128::from(host.to_bits()), u128::from(network.to_bits()), 32)
+        }
+        (IpAddr::V6(host), IpAddr::V6(network)) => (host.to_bits(), network.to_bits(), 128),
+        _ => return None,
+    };
+    let dropped = u32::checked_sub(width, bits)?;
+    // All bits of the widest would be one too many to drop.
+    Some(dropped == 128 || host >> dropped == network >> dropped)
 }
 
 /// As it can be shown.
@@ -111,7 +143,9 @@ impl Proxy {
         if host.is_empty() || !host.bytes().all(is_name) {
             return None;
         }
-        let authorization = user.map(|user| BASE64.encode(&percent::decode(user)));
+        // The decoder takes `+` for a space, as listings do; here it is itself.
+        let decoded = |user: &str| percent::decode(&user.replace('+', "%2B"));
+        let authorization = user.map(|user| BASE64.encode(&decoded(user)));
         Some(Self { host: host.to_owned(), port, authorization })
     }
 
@@ -136,15 +170,23 @@ impl Proxy {
         let answer = answer(&mut stream).map_err(explained)?;
         match status(&answer) {
             Some(200..=299) => Ok(stream),
-            Some(407) => Err(io::Error::other(format!(
+            Some(407) => Err(refused(format!(
                 "the proxy {place} wants a user and a password (http://USER:PASSWORD@{place})"
             ))),
-            Some(status) => Err(io::Error::other(format!(
+            Some(status @ 400..=499) => Err(refused(format!(
                 "the proxy {place} makes no tunnel to {host}:{port}: status {status}"
+            ))),
+            Some(status) => Err(io::Error::other(format!(
+                "the proxy {place} made no tunnel to {host}:{port}: status {status}"
             ))),
             None => Err(io::Error::other(format!("the proxy {place} does not answer in HTTP"))),
         }
     }
+}
+
+/// Not to be tried again: a directory behind the proxy may count wrong passwords.
+fn refused(why: String) -> io::Error {
+    io::Error::new(io::ErrorKind::PermissionDenied, why)
 }
 
 /// A head, byte by byte: what follows belongs to somebody else.
@@ -176,7 +218,7 @@ mod tests {
 
     use super::*;
 
-    fn proxies(variables: &[(&str, &str)]) -> Result<Proxies, (&'static str, String)> {
+    fn proxies(variables: &[(&str, &str)]) -> Proxies {
         Proxies::read(&|name| {
             variables.iter().find(|(key, _)| *key == name).map(|(_, value)| (*value).to_owned())
         })
@@ -185,32 +227,53 @@ mod tests {
     #[test]
     fn variables_name_a_proxy_and_who_does_without() {
         let found = proxies(&[
-            ("HTTPS_PROXY", "http://me:p%40ss@proxy:3128/"),
-            ("no_proxy", "near, .corp.example,10.0.0.1,other:8443"),
-        ])
-        .unwrap();
-        let proxy = found.to(true, "s3.amazonaws.com", 443).unwrap();
+            ("HTTPS_PROXY", "http://me:p%40s+s@proxy:3128/"),
+            (
+                "no_proxy",
+                "near, .corp.example,10.0.0.1,other:8443,10.1.0.0/16,::1,fd00::/8,1.2.3.4/33",
+            ),
+        ]);
+        let to = |found: &Proxies, tls, host, port| found.to(tls, host, port).unwrap();
+        let proxy = to(&found, true, "s3.amazonaws.com", 443).unwrap();
         assert_eq!((proxy.host.as_str(), proxy.port), ("proxy", 3128));
-        assert_eq!(proxy.authorization.as_deref(), Some(BASE64.encode(b"me:p@ss").as_str()));
+        assert_eq!(proxy.authorization.as_deref(), Some(BASE64.encode(b"me:p@s+s").as_str()));
         assert!(!format!("{found:?}").contains("bWU6"), "secrets are not shown");
-        assert!(found.to(false, "s3.amazonaws.com", 80).is_none(), "without TLS there is none");
-        for host in ["near", "a.near", "NEAR", "x.corp.example", "corp.example", "10.0.0.1"] {
-            assert!(found.to(true, host, 443).is_none(), "{host}");
+        assert!(to(&found, false, "s3.amazonaws.com", 80).is_none(), "without TLS there is none");
+        for host in [
+            "near",
+            "a.near",
+            "NEAR",
+            "x.corp.example",
+            "corp.example",
+            "10.0.0.1",
+            "10.1.2.3",
+            "[::1]",
+            "[fd12::1]",
+        ] {
+            assert!(to(&found, true, host, 443).is_none(), "{host}");
         }
-        assert!(found.to(true, "other", 8443).is_none() && found.to(true, "other", 443).is_some());
-        for host in ["nearby", "notcorp.example", "110.0.0.1"] {
-            assert!(found.to(true, host, 443).is_some(), "{host}");
+        assert!(
+            to(&found, true, "other", 8443).is_none() && to(&found, true, "other", 443).is_some()
+        );
+        for host in ["nearby", "notcorp.example", "110.0.0.1", "10.2.0.1", "1.2.3.4", "[fe80::1]"] {
+            assert!(to(&found, true, host, 443).is_some(), "{host}");
         }
-        let all = proxies(&[("ALL_PROXY", "proxy"), ("NO_PROXY", "*")]).unwrap();
-        assert!(all.to(true, "h", 443).is_none());
-        assert!(proxies(&[]).unwrap().to(true, "h", 443).is_none());
+        let all = proxies(&[("ALL_PROXY", "proxy"), ("NO_PROXY", "*")]);
+        assert!(to(&all, true, "h", 443).is_none());
+        assert!(to(&proxies(&[]), true, "h", 443).is_none());
     }
 
     #[test]
     fn what_names_no_proxy_is_refused_without_its_password() {
         for url in ["socks5://me:secret@h:1", "http://me:secret@h:port", "http://me:secret@:1"] {
-            let (name, shown) = proxies(&[("https_proxy", url)]).unwrap_err();
-            assert!(name == "https_proxy" && !shown.contains("secret"), "{shown}");
+            let found = proxies(&[("https_proxy", url), ("no_proxy", "near")]);
+            let shown = found.to(true, "h", 443).unwrap_err().to_string();
+            assert!(shown.contains("https_proxy") && !shown.contains("secret"), "{shown}");
+            assert!(
+                found.to(true, "near", 443).unwrap().is_none(),
+                "who needs none is not refused"
+            );
+            assert!(found.to(false, "h", 80).unwrap().is_none());
         }
     }
 
