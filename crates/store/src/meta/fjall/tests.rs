@@ -638,6 +638,50 @@ fn after_a_sync_that_failed_everything_is_refused() {
     assert_eq!(count(&FjallStore::open(dir.path()).unwrap()), 1);
 }
 
+/// A commit that has passed [`FjallStore::check_sync`] waits for the sync that gets the error.
+#[test]
+fn a_store_that_fails_after_a_sync_that_failed_has_no_full_disk() {
+    let dir = directory();
+    let mut store = FjallStore::open(dir.path()).unwrap();
+    store.commit(number(0)).unwrap();
+    assert!(is_whole(&store));
+    store.sync_file = |_| Err(io::Error::from_raw_os_error(libc::EIO));
+    assert!(store.sync().is_err());
+    assert!(!is_whole(&store));
+}
+
+/// Whether a failure of the worker is taken for that of a table.
+fn is_whole(store: &FjallStore) -> bool {
+    match store.failed("change", fjall::Error::Poisoned) {
+        MetaError::Failed { is_whole, .. } => is_whole,
+        other => panic!("{other}"),
+    }
+}
+
+/// The worker syncs it, and an error of it is reported once.
+#[test]
+fn a_journal_that_is_begun_during_a_sync_is_watched_from_then_on() {
+    const VALUE_BYTES: usize = 20_000;
+    let dir = directory();
+    let store = FjallStore::open(dir.path()).unwrap();
+    let second = dir.path().join("1.jnl");
+    let mut commits = 0_u32..;
+    let mut commit = || {
+        let key = commits.next().unwrap().to_le_bytes();
+        store.commit(batch(&key, &[7; VALUE_BYTES])).unwrap();
+    };
+    store.synced.while_syncing(|| {
+        while store.synced.watched() != Some(1) {
+            assert!(!dir.path().join("2.jnl").exists(), "never watched");
+            commit();
+        }
+        assert!(second.exists());
+        // As a file of which a sync fails.
+        store.synced.watch_instead(File::open("/dev/null").unwrap());
+    });
+    assert!(!is_whole(&store));
+}
+
 #[test]
 fn who_waits_in_time_never_waits_in_a_commit() {
     const VALUE_BYTES: usize = 20_000;
