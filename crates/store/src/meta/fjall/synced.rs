@@ -152,24 +152,6 @@ impl Synced {
     }
 }
 
-#[cfg(test)]
-impl Synced {
-    /// As a sync does that takes so long.
-    pub(super) fn while_syncing(&self, run: impl FnOnce()) {
-        let state = self.state.lock().unwrap();
-        run();
-        drop(state);
-    }
-
-    pub(super) fn watched(&self) -> Option<u64> {
-        self.newest.lock().unwrap().as_ref().map(|newest| newest.journal)
-    }
-
-    pub(super) fn watch_instead(&self, file: File) {
-        self.newest.lock().unwrap().as_mut().unwrap().file = file;
-    }
-}
-
 fn begin(directory: &Path) -> Result<(), MetaError> {
     let made = std::fs::create_dir_all(directory).and_then(|()| Lengths::begin(directory));
     made.map_err(|source| MetaError::Io { action: "begin", path: directory.to_owned(), source })
@@ -237,5 +219,30 @@ mod tests {
             let store = FjallStore::open(dir.path()).unwrap();
             assert!(store.get(b"third").unwrap().is_some());
         }
+    }
+
+    /// The worker syncs it, and an error of it is reported once.
+    #[test]
+    fn a_journal_that_is_begun_during_a_sync_is_watched_from_then_on() {
+        const VALUE_BYTES: usize = 20_000;
+        let dir = tempfile::tempdir().unwrap();
+        let store = FjallStore::open(dir.path()).unwrap();
+        let watched = || store.synced.newest.lock().unwrap().as_ref().map(|newest| newest.journal);
+        let mut keys = 0_u32..;
+        // As a sync does that takes so long.
+        let syncing = store.synced.state.lock().unwrap();
+        while watched() != Some(1) {
+            assert!(!dir.path().join("2.jnl").exists(), "never watched");
+            let mut batch = Batch::new();
+            batch.put(keys.next().unwrap().to_le_bytes().to_vec(), vec![7; VALUE_BYTES]);
+            store.commit(batch).unwrap();
+        }
+        assert!(dir.path().join("1.jnl").exists());
+        drop(syncing);
+        assert!(store.synced.check().is_ok());
+        // A file of which a sync fails.
+        let bad = File::open("/dev/null").unwrap();
+        store.synced.newest.lock().unwrap().as_mut().unwrap().file = bad;
+        assert!(store.synced.check().is_err());
     }
 }

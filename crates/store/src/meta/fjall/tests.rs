@@ -658,30 +658,6 @@ fn is_whole(store: &FjallStore) -> bool {
     }
 }
 
-/// The worker syncs it, and an error of it is reported once.
-#[test]
-fn a_journal_that_is_begun_during_a_sync_is_watched_from_then_on() {
-    const VALUE_BYTES: usize = 20_000;
-    let dir = directory();
-    let store = FjallStore::open(dir.path()).unwrap();
-    let second = dir.path().join("1.jnl");
-    let mut commits = 0_u32..;
-    let mut commit = || {
-        let key = commits.next().unwrap().to_le_bytes();
-        store.commit(batch(&key, &[7; VALUE_BYTES])).unwrap();
-    };
-    store.synced.while_syncing(|| {
-        while store.synced.watched() != Some(1) {
-            assert!(!dir.path().join("2.jnl").exists(), "never watched");
-            commit();
-        }
-        assert!(second.exists());
-        // As a file of which a sync fails.
-        store.synced.watch_instead(File::open("/dev/null").unwrap());
-    });
-    assert!(!is_whole(&store));
-}
-
 #[test]
 fn who_waits_in_time_never_waits_in_a_commit() {
     const VALUE_BYTES: usize = 20_000;
