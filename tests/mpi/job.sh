@@ -48,10 +48,11 @@ programs_compile() {
 }
 
 # spread RANKS stock|ours CMD...: the launcher on node 0, its ranks on all nodes. To what is preloaded already `hayase exec`
-# adds our library.
+# adds our library. With `impatient` nothing is preloaded already, as with users.
 spread() {
-  local ranks=$1 how=$2 exec=("$hayase" exec)
+  local ranks=$1 how=$2 exec=("$hayase" exec) patience=$patience
   shift 2
+  [ -z "${impatient:-}" ] || patience=
   [ "$how" = stock ] || exec+=(--mpiio)
   local launch=("mpiexec.$mpi")
   case $mpi in
@@ -67,7 +68,7 @@ spread() {
       [ "$how" != stock ] || launch+=(-x "LD_PRELOAD=$patience")
       ;;
   esac
-  LD_PRELOAD=$patience timeout "$SECONDS_MAX" "${exec[@]}" -- "${launch[@]}" "$@"
+  env ${patience:+LD_PRELOAD="$patience"} timeout "$SECONDS_MAX" "${exec[@]}" -- "${launch[@]}" "$@"
 }
 
 # server_of NODE: its process.

@@ -44,11 +44,12 @@ tool() {
 }
 
 # run MPI RANKS stock|preloaded CMD...: the preload is for the ranks, not for the launcher. More ranks than cores: they
-# are told to yield, and do it with patience.
+# are told to yield, and do it with patience, unless `impatient` is set: then they run as those of users.
 run() {
   local mpi=$1 ranks=$2 how=$3 preload=$patience
   shift 3
-  [ "$how" = stock ] || preload=$library:$patience
+  [ -z "${impatient:-}" ] || preload=
+  [ "$how" = stock ] || preload=$library${preload:+:$preload}
   local launch=(timeout "$SECONDS_MAX" "$(tool "$mpi" mpiexec)")
   case $mpi in
     mpich* | mpi5abi)
