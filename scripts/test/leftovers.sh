@@ -1,5 +1,5 @@
 # What a suite has left behind (sourced by scripts/test/island.sh, not run): needs suite, scratch, disk, isolated,
-# mounts_before.
+# mounts_before, own_loop (of the island itself).
 
 # Seconds that a process may take to exit after it was asked to.
 leftover_seconds=${HAYASE_TEST_LEFTOVER_SECONDS:-10}
@@ -36,16 +36,20 @@ mounts_left() {
   done
 }
 
-# loops_below DIRECTORY...: loop devices whose image lies there, known by its inode: paths differ between namespaces.
+# loops_below DIRECTORY...: loop devices whose image lies there, known by inode and device: paths differ between namespaces,
+# and file systems of several islands use the same inodes.
 loops_below() {
-  local name inode device file
-  losetup --noheadings --list --output NAME,BACK-INO,BACK-MAJ:MIN,BACK-FILE 2>/dev/null | while read -r name inode device file; do
-    [ -z "$(find "$@" -xdev -inum "$inode" -type f -print -quit 2>/dev/null)" ] || say "$name"
+  local name inode device numbers
+  losetup --noheadings --list --output NAME,BACK-INO,BACK-MAJ:MIN 2>/dev/null | while read -r name inode device; do
+    numbers=$(find "$@" -xdev -inum "$inode" -type f -printf '%D\n' 2>/dev/null | while read -r number; do device_of "$number"; done)
+    ! grep -qxF "$device" <<<"$numbers" || say "$name"
   done
 }
+# device_of NUMBER: as MAJOR:MINOR (makedev(3)).
+device_of() { say "$((($1 >> 8 & 0xfff) | ($1 >> 32 & ~0xfff))):$((($1 & 0xff) | ($1 >> 12 & ~0xff)))"; }
 loops_left() {
   local name
-  loops_below "$scratch" "$disk" | while read -r name; do say "loop device $name"; done
+  loops_below "$scratch" "$disk" | while read -r name; do [ "$name" = "${own_loop:-}" ] || say "loop device $name"; done
 }
 
 # files_left: what bears our name; other programs may leave what they like in a directory that is removed.

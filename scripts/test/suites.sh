@@ -45,9 +45,9 @@ about() {
     mpiio-faults) say "MPI-IO through containers: killed processes, damage, full disks, wrong hints" ;;
     mpiio-romio) say "the I/O tests of ROMIO and MPICH" ;;
     areas) say "MPI-IO into \`shared\` of three nodes, with killed processes and servers" ;;
-    cached) say "MPI-IO into \`cache\` of three nodes, and the HDF5 tutorial" ;;
-    s3) say "the tier's tests and staging on a real Ceph gateway" ;;
-    gfarm) say "a real Gfarm as tier, and mounted" ;;
+    cached) say "MPI-IO into \`cache\` of three nodes, and the blocks of README and guides with MPI programs" ;;
+    s3) say "the tier's tests, staging and the blocks of README and guides on a real Ceph gateway" ;;
+    gfarm) say "a real Gfarm as tier, and mounted, and the blocks of guides with it" ;;
     ssh) say "jobs over real ssh" ;;
     slurm) say "jobs of a real Slurm, its prolog, epilog and burst buffer" ;;
     user) say "jobs of an ordinary user, some with the system calls of Linux 4.18 only" ;;
@@ -94,6 +94,9 @@ needs_network() {
     *) false ;;
   esac
 }
+
+# Suites that make and remove small files all the time: their /tmp is a file system of its own (scripts/test/island.sh).
+has_small_files() { case $1 in unit | mpiio*) true ;; *) false ;; esac; }
 
 # Suites that need what the suite `build` builds.
 needs_programs() {
@@ -198,9 +201,9 @@ suite_mpiio-faults() { tests/mpi/faults.sh; }
 suite_mpiio-romio() { tests/mpi/romio.sh; }
 suite_areas() { job_suite areas tests/mpi/areas.sh; }
 suite_cached() {
-  local failed=0
+  local failed=0 mark
   job_suite cached tests/mpi/cached.sh || failed=1
-  tests/mpi/tutorial.sh || failed=1
+  for mark in needs-mpi needs-openmpi needs-paths; do tests/documents/run.sh $mark || failed=1; done
   return $failed
 }
 suite_s3() { tests/s3/run.sh; }

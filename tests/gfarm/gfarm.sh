@@ -268,6 +268,8 @@ try trees_are_staged_in_and_out
 try containers_lie_on_the_hosts_of_their_writers
 try containers_are_copied_to_more_hosts
 try shared_pointers_are_refused
+# What guides show, on a node of this Gfarm.
+on 1 tests/documents/run.sh needs-gfarm || failures=$((failures + 1))
 try wrong_key_is_told
 try expired_key_is_told
 try wrong_settings_are_told

@@ -258,8 +258,50 @@ tutorial_runs() {
   [ $status = 0 ] && [ "$(cat "$work/shared/keep/run7/result")" = "$(printf 'n1\nn2\nn3')" ] && nothing_remains $nodes
 }
 
+# block PAGE NUMBER: one of its blocks for Slurm.
+block() { awk -v number="$2" '/^```/ { inside = !open && $0 == "```sh,needs-slurm" && ++count == number; open = !open; next } inside' "docs/$1"; }
+# The scripts of the guide, as they stand, on as many hosts as there are.
+guide_runs() {
+  local number place=$work/shared/keep/guide
+  mkdir -p "$place"
+  printf '#!/bin/sh\nhostname >>"$1"\n' >"$place/my_program"
+  printf '#!/bin/sh\nset -e\nhostname >/tmp/areas/shared/steps\nsrun --ntasks-per-node=1 --ntasks=3 cat /tmp/areas/shared/steps\n' >"$place/all_my_steps"
+  chmod 755 "$place/"*
+  for number in 1 2 3; do
+    { printf '#!/bin/bash\nset -eu\n' && block guide/slurm.md $number; } >"$work/opt/script"
+    grep -q 'hayase ' "$work/opt/script" || { say "docs/guide/slurm.md has no block $number"; return 1; }
+    rm -f "$work/shared/keep/out"
+    # Where results go is where the job is submitted.
+    slurm ctl env PATH="/opt:$PATH" sh -c 'cd /mnt/keep/guide && exec "$@"' sh \
+      timeout 90 sbatch --wait -Q --nodes=3 --output=/mnt/keep/out /opt/script
+    local status=$?
+    cat "$work/shared/keep/out"
+    [ $status = 0 ] && nothing_remains $nodes || { say "block $number"; return 1; }
+  done
+  [ "$(sort -u "$place/output")" = "$(printf 'n1\nn2\nn3')" ]
+}
+
+# What the tutorial has people type, as it stands: before a job, and while one runs.
+tutorial_is_typed() {
+  local page=tutorials/slurm-job.md
+  mkdir -p "$work/shared/keep/guide" "$work/shared/keep/run8"
+  {
+    printf '#!/bin/bash\nset -eu\n' && block $page 1
+    echo 'hayase up --storage /srv --mount /tmp/areas --shared 64MiB --local 16MiB --tier /mnt/keep/run8'
+    echo 'echo result >/tmp/areas/cache/result' && block $page 3 && echo 'hayase down'
+  } >"$work/opt/script"
+  grep -q 'hayase top' "$work/opt/script" || { say "docs/$page has no block 3"; return 1; }
+  rm -f "$work/shared/keep/out"
+  slurm ctl env PATH="/opt:$PATH" timeout 90 sbatch --chdir=/mnt/keep/guide --wait -Q --nodes=2 --output=/mnt/keep/out /opt/script
+  local status=$?
+  cat "$work/shared/keep/out"
+  [ $status = 0 ] && said 'launcher: ' && grep -q '<html' "$work/shared/keep/guide/report.html" && nothing_remains $nodes
+}
+
 try up_in_an_allocation
 try tutorial_runs
+try tutorial_is_typed
+try guide_runs
 try run_in_an_allocation
 try killed_nodes_are_cleared_by_the_next_job
 try scancelled_jobs_leave_no_process

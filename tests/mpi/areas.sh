@@ -38,7 +38,7 @@ agrees() { # PROGRAM RANKS [ARGUMENT AFTER FILE]
   on 2 "$hayase" container export "$shared/$program-$mpi" "$work/exported" && cmp "$work/exported" "$work/plain-$program" || return 1
   rm -f "$work/exported"
 }
-nested_subarrays_agree() { agrees nested 3; }
+nested_subarrays_agree() { impatient=yes agrees nested 3; }
 blocks_agree() { agrees blocks 6 4; }
 # What four processes wrote on three nodes, read together by others: as independently, whoever reads for whom.
 reads_by_others_agree() {

@@ -40,7 +40,7 @@ agrees() { # PROGRAM RANKS [ARGUMENT AFTER FILE]
   [ "$(layout_of "$file")" = recorded ] || { say "the flush made a whole file of it"; return 1; }
   on 1 "$hayase" container check "$cache/$file"
 }
-nested_subarrays_agree() { agrees nested 3; }
+nested_subarrays_agree() { impatient=yes agrees nested 3; }
 blocks_agree() { agrees blocks 6 4; }
 verified() { "$hayase" flush --verify; }
 # In a directory, and by a name that is made from another one's.

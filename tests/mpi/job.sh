@@ -10,6 +10,7 @@ fi
 target=$(realpath -m "$(target_dir)")
 library=$(built libhayase_mpiio.so) || exit 1
 hayase=${HAYASE_BIN:-$(built hayase)} || exit 1
+. tests/mpi/patience.sh
 export HAYASE_MPIIO_LIBRARY=$library
 SECONDS_MAX=400 # of one program: mpi4py's tests sync a thousand times
 
@@ -36,6 +37,7 @@ mpi_job_up() {
   fi
   work=$job_work
   mkdir "$work/bin"
+  patience=$(patience "$work/bin") || exit 1
 }
 programs_compile() {
   local program
@@ -45,22 +47,28 @@ programs_compile() {
   done
 }
 
-# spread RANKS stock|ours CMD...: the launcher on node 0, its ranks on all nodes.
+# spread RANKS stock|ours CMD...: the launcher on node 0, its ranks on all nodes. To what is preloaded already `hayase exec`
+# adds our library. With `impatient` nothing is preloaded already, as with users.
 spread() {
-  local ranks=$1 how=$2 exec=("$hayase" exec)
+  local ranks=$1 how=$2 exec=("$hayase" exec) patience=$patience
   shift 2
+  [ -z "${impatient:-}" ] || patience=
   [ "$how" = stock ] || exec+=(--mpiio)
   local launch=("mpiexec.$mpi")
   case $mpi in
-    mpich) launch+=(-n "$ranks" -genv MPIR_CVAR_POLLS_BEFORE_YIELD 1) ;;
+    mpich)
+      launch+=(-n "$ranks" -genv MPIR_CVAR_POLLS_BEFORE_YIELD 1)
+      [ "$how" != stock ] || launch+=(-genv LD_PRELOAD "$patience")
+      ;;
     openmpi)
       launch+=(--oversubscribe -n "$ranks" --host "$(on 0 paste -sd, "$HAYASE_JOB/hostfile")" --map-by node)
       launch+=(--mca plm_rsh_agent "$hayase exec --launcher" --mca plm_rsh_no_tree_spawn 1 --mca mpi_yield_when_idle 1)
       launch+=(-x TMPDIR -x MPI4PY_MPIABI -x HAYASE_MPIIO_TRACE -x LD_LIBRARY_PATH -x EXCHANGE -x BUFFER)
       [ "$(id -u)" != 0 ] || launch+=(--allow-run-as-root)
+      [ "$how" != stock ] || launch+=(-x "LD_PRELOAD=$patience")
       ;;
   esac
-  timeout "$SECONDS_MAX" "${exec[@]}" -- "${launch[@]}" "$@"
+  env ${patience:+LD_PRELOAD="$patience"} timeout "$SECONDS_MAX" "${exec[@]}" -- "${launch[@]}" "$@"
 }
 
 # server_of NODE: its process.

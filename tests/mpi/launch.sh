@@ -1,5 +1,7 @@
 # Shared by the tests of MPI-IO (sourced, not run): a directory to work in, MPI programs with and without us.
-# Needs scripts/prepare.sh. Sets: target, library, hayase, work (with bin, plain and a marked directory), failures.
+# Needs scripts/prepare.sh. Sets: target, library, hayase, work (with bin, plain and a marked directory), patience, failures.
+
+. tests/mpi/patience.sh
 
 SECONDS_MAX=180 # of one program
 
@@ -12,6 +14,7 @@ mpiio_session() {
   trap 'mpiio_end' EXIT
   mkdir "$work/bin" "$work/plain" "$work/marked"
   "$hayase" container enable "$work/marked" >/dev/null || die "no marked directory"
+  patience=$(patience "$work/bin") || exit 1
   failures=0
 }
 mpiio_end() {
@@ -41,20 +44,22 @@ tool() {
 }
 
 # run MPI RANKS stock|preloaded CMD...: the preload is for the ranks, not for the launcher. More ranks than cores: they
-# are told to yield.
+# are told to yield, and do it with patience, unless `impatient` is set: then they run as those of users.
 run() {
-  local mpi=$1 ranks=$2 how=$3
+  local mpi=$1 ranks=$2 how=$3 preload=$patience
   shift 3
+  [ -z "${impatient:-}" ] || preload=
+  [ "$how" = stock ] || preload=$library${preload:+:$preload}
   local launch=(timeout "$SECONDS_MAX" "$(tool "$mpi" mpiexec)")
   case $mpi in
     mpich* | mpi5abi)
       launch+=(-n "$ranks" -genv MPIR_CVAR_POLLS_BEFORE_YIELD 1)
-      [ "$how" = stock ] || launch+=(-genv LD_PRELOAD "$library")
+      launch+=(-genv LD_PRELOAD "$preload")
       ;;
     openmpi*)
       launch+=(--oversubscribe -n "$ranks" --mca mpi_yield_when_idle 1)
       [ "$(id -u)" != 0 ] || launch+=(--allow-run-as-root)
-      [ "$how" = stock ] || launch+=(-x "LD_PRELOAD=$library")
+      launch+=(-x "LD_PRELOAD=$preload")
       ;;
   esac
   "${launch[@]}" "$@"

@@ -162,7 +162,7 @@ for mpi; do
   done
   try "${mpi}_threads_that_open_and_close" run "$mpi" 3 preloaded "$work/bin/communicators" threads "$work/marked/communicators-threads"
   for ranks in 1 2 4; do
-    try "${mpi}_nested_subarrays_by_${ranks}_agree" agrees "$mpi" "$ranks" nested
+    impatient=$([ "$ranks" -gt 2 ] || say yes) try "${mpi}_nested_subarrays_by_${ranks}_agree" agrees "$mpi" "$ranks" nested
   done
   case $mpi in mpich | openmpi) readers="2 3 9" ;; *) readers=3 ;; esac
   for ranks in $readers; do

@@ -120,7 +120,8 @@ pub trait Volume: Send + Sync + 'static {
     /// `ESTALE` when the inode is gone and not open here.
     fn attributes(&self, ino: InodeId) -> Result<Found, Refused>;
 
-    /// Mode, owner, lists, layout and policy; its size and times may be old.
+    /// Mode, owner, lists, layout and policy; its size and times may be old. Lists that nobody has asked a tier for yet are
+    /// asked for now.
     fn lasting_attributes(&self, ino: InodeId) -> Result<Attr, Refused>;
 
     /// Whether attributes of this stamp may still be handed to a cache. Ask it last, and hand

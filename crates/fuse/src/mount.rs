@@ -222,6 +222,16 @@ impl Mounted {
         self.shared.kernel.backings.state()
     }
 
+    /// Calls `listener` when that is another than `known`, now or later: the kernel may refuse a part while the mount serves,
+    /// and then it is off until the next mount. It is called before the open of that part is answered.
+    pub fn on_passthrough_change(
+        &self,
+        known: PassthroughState,
+        listener: impl Fn(PassthroughState) + Send + Sync + 'static,
+    ) {
+        self.shared.kernel.backings.listen(known, Box::new(listener));
+    }
+
     /// For a signal handler's thread, while another waits.
     pub fn unmounter(&self) -> Unmounter {
         self.unmounter.clone()

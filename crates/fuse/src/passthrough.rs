@@ -6,7 +6,7 @@
 use std::collections::HashMap;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::atomic::{AtomicU8, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use fuser::BackingId;
 use hayase_layout::InodeId;
@@ -60,11 +60,20 @@ impl PassthroughState {
 
 type Shard = Mutex<HashMap<InodeId, Arc<BackingId>>>;
 
+type Listener = Box<dyn Fn(PassthroughState) + Send + Sync>;
+
 /// The registrations of a mount.
-#[derive(Debug)]
 pub(crate) struct Backings {
     shards: Box<[Shard]>,
     state: AtomicU8,
+    /// Is called with each later state of a mount that serves.
+    listener: OnceLock<Listener>,
+}
+
+impl std::fmt::Debug for Backings {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Backings").field("state", &self.state()).finish_non_exhaustive()
+    }
 }
 
 impl Backings {
@@ -72,6 +81,23 @@ impl Backings {
         Self {
             shards: (0..SHARDS).map(|_| Mutex::default()).collect(),
             state: AtomicU8::new(PassthroughState::NotOffered as u8),
+            listener: OnceLock::new(),
+        }
+    }
+
+    /// Calls `listener` when the state is another than `known`, now or later: before the open that changed it is answered.
+    /// Only the first listener counts.
+    pub(crate) fn listen(&self, known: PassthroughState, listener: Listener) {
+        let _ = self.listener.set(listener);
+        let now = self.state();
+        if now != known {
+            self.report(now);
+        }
+    }
+
+    fn report(&self, state: PassthroughState) {
+        if let Some(listener) = self.listener.get() {
+            listener(state);
         }
     }
 
@@ -106,7 +132,9 @@ impl Backings {
             }
             Err(error) => {
                 tracing::warn!(%ino, %error, "no passthrough from now on: plain FUSE");
-                self.set_state(PassthroughState::of_error(&error));
+                let state = PassthroughState::of_error(&error);
+                self.set_state(state);
+                self.report(state);
                 None
             }
         }
@@ -116,5 +144,47 @@ impl Backings {
     pub(crate) fn release(&self, ino: InodeId) {
         let mut shard = self.shards[shard_of(ino)].lock().unwrap_or_else(PoisonError::into_inner);
         shard.remove(&ino);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::mpsc::channel;
+
+    use super::*;
+
+    fn refused(_: BorrowedFd<'_>) -> std::io::Result<BackingId> {
+        Err(std::io::Error::from_raw_os_error(libc::ELOOP))
+    }
+
+    fn used() -> (Backings, OwnedFd) {
+        let backings = Backings::new();
+        backings.set_state(PassthroughState::Used);
+        (backings, std::fs::File::open("/dev/null").unwrap().into())
+    }
+
+    #[test]
+    fn the_first_refused_part_is_reported_and_no_other_is_tried() {
+        let (backings, part) = used();
+        let (reported, reports) = channel();
+        let listener = Box::new(move |state| reported.send(state).unwrap());
+        backings.listen(PassthroughState::Used, listener);
+        assert!(reports.try_recv().is_err(), "nothing has changed yet");
+        let ino = |number| InodeId::new(hayase_layout::ServerId(0), number).unwrap();
+        assert!(backings.get(ino(5), Some(&part), refused).is_none());
+        assert_eq!(reports.try_recv(), Ok(PassthroughState::Refused));
+        assert!(backings.get(ino(6), Some(&part), |_| panic!("it is off")).is_none());
+        assert!(reports.try_recv().is_err(), "it is off already");
+    }
+
+    #[test]
+    fn what_changed_before_anybody_listened_is_reported() {
+        let (backings, part) = used();
+        let ino = InodeId::new(hayase_layout::ServerId(0), 5).unwrap();
+        assert!(backings.get(ino, Some(&part), refused).is_none());
+        let (reported, reports) = channel();
+        let listener = Box::new(move |state| reported.send(state).unwrap());
+        backings.listen(PassthroughState::Used, listener);
+        assert_eq!(reports.try_recv(), Ok(PassthroughState::Refused));
     }
 }

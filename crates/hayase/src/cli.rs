@@ -2,16 +2,20 @@
 
 #[cfg(test)]
 mod documents;
+#[cfg(test)]
+mod reference;
 
 use clap::{ArgAction, Parser, Subcommand};
 
 use crate::commands;
 use crate::commands::headings::GLOBAL;
+use crate::config::variables;
+use crate::exit;
 use crate::output::OutputArgs;
 
 /// Turn the storage in the nodes of one batch job into one fast file system
 #[derive(Debug, Parser)]
-#[command(name = "hayase", version, max_term_width = 100, arg_required_else_help = true, after_help = MORE,
+#[command(name = "hayase", version, max_term_width = 100, arg_required_else_help = true, after_help = more(),
           disable_help_flag = true)]
 pub(crate) struct Cli {
     #[command(flatten)]
@@ -29,27 +33,31 @@ pub(crate) struct Cli {
     pub(crate) command: Command,
 }
 
-const MORE: &str = "\
+/// What follows the options.
+fn more() -> String {
+    let (codes, variables) = (exit::meanings(), variables::help());
+    format!(
+        "{EXAMPLES}\n\nExit codes:\n  {codes}: what is left is listed.\n{OF_PROGRAMS}\n\n\
+         Environment:\n{variables}{STORES}\n\n{SEE_ALSO}"
+    )
+}
+
+const EXAMPLES: &str = "\
 Examples:
   hayase doctor                                              # check this machine
   hayase up --nodes 3 --storage /scratch --mount /tmp/areas  # start a job on simulated nodes
   hayase exec -- sh -c 'echo hello >$HAYASE_SHARED/f'        # run a program on its first node
   hayase status                                              # show the job
-  hayase down                                                # end the job
+  hayase down                                                # end the job";
 
-Exit codes:
-  0 done; 1 failed; 2 wrong usage or settings; 3 partly done: what is left is listed.
-  `exec` and `run` end with the exit status of the program that they ran.
+const OF_PROGRAMS: &str =
+    "  `exec` and `run` end with the exit status of the program that they ran.";
 
-Environment:
-  HAYASE_JOB          name or directory of the job, when --job is not given
-  HAYASE_RUNTIME_DIR  where the jobs of a user are registered [default: /tmp/hayase-<uid>]
-  HAYASE_LOG          log filter of the daemons, for example debug [default: info]
-  TMPDIR              default for --storage
-  NO_COLOR            no colours, if set and not empty
-  AWS_ENDPOINT_URL, AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY, AWS_REGION ...
-                      S3 server and credentials, as for other clients
+const STORES: &str = "\
+\x20 AWS_ENDPOINT_URL, AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY, AWS_REGION ...
+                      S3 server and credentials, as for other clients";
 
+const SEE_ALSO: &str = "\
 See also:
   `hayase help COMMAND`, `hayase man DIR` (manual pages), `hayase completions SHELL`";
 

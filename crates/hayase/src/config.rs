@@ -1,7 +1,9 @@
 //! What the environment says, read once at the start; nothing below reads it again.
 //!
-//! Here: the variables we know and who we are. Not here: arguments ([`crate::cli`]), the settings
+//! Here: the variables we know and who we are; [`variables`] says what they mean. Not here: arguments ([`crate::cli`]), the settings
 //! of a job that follow from both ([`crate::launch::plan`]).
+
+pub(crate) mod variables;
 
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -70,11 +72,17 @@ pub(crate) fn variable_at(endpoint: Option<&str>, name: &str) -> Option<String> 
     told.map(str::to_owned).or_else(|| variable(name))
 }
 
-/// All variables of clients of object stores, for workers on other nodes.
+/// All variables of clients of object stores and their way out, for workers on other nodes.
 pub(crate) fn store_variables() -> std::collections::BTreeMap<String, String> {
     let all = std::env::vars_os()
         .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)));
-    let is_meant = |name: &str| name.starts_with("AWS_") || name.starts_with("HAYASE_S3_");
+    let is_meant = |name: &str| {
+        name.starts_with("AWS_")
+            || name.starts_with("HAYASE_S3_")
+            || ["https_proxy", "all_proxy", "no_proxy"]
+                .iter()
+                .any(|it| name.eq_ignore_ascii_case(it))
+    };
     let typed = ENDPOINT.get().map(|url| (ENDPOINT_VARIABLE.to_owned(), url.clone()));
     all.filter(|(name, _)| is_meant(name)).chain(typed).collect()
 }

@@ -50,6 +50,25 @@ impl Status {
     }
 }
 
+/// What a status of our own means, in short and in addition to that: for `--help`, manual pages and the reference.
+pub(crate) const MEANINGS: [(Status, &str, &str); 4] = [
+    (Status::Done, "done", ""),
+    (Status::Failed, "failed", "; also `doctor` and `container check` that found something wrong"),
+    (Status::Usage, "wrong usage or settings", ": nothing was started or changed"),
+    (
+        Status::Partly,
+        "partly done",
+        ": what was left is listed, for example files that the tier does not have; also `stage verify`, `pack verify` and \
+         `flush --verify` that found differences",
+    ),
+];
+
+/// All of them in one line.
+pub(crate) fn meanings() -> String {
+    let each = MEANINGS.map(|(status, short, _)| format!("{} {short}", status.code()));
+    each.join("; ")
+}
+
 impl From<Status> for ExitCode {
     fn from(status: Status) -> Self {
         ExitCode::from(status.code())

@@ -25,7 +25,7 @@ pub(crate) use directory::{
 };
 pub(crate) use distrust::Distrust;
 pub(crate) use error::JobError;
-pub(crate) use find::{Job, find, find_any};
+pub(crate) use find::{Job, find, find_any, job_at};
 pub(crate) use leftovers::{
     Dead, clean, clean_dead, clean_node, clean_node_unless_needed, clean_resumed,
     clean_unless_needed, clean_unstarted_node, detach_areas, forget_kept_node, hide_others,
@@ -40,4 +40,6 @@ pub(crate) use settings::{
     FsyncAt, JobId, KernelProfile, Kind, MmapShared, Names, Reach, SETTINGS_FORMAT, Settings,
     TierSettings, TransportName, Way,
 };
-pub(crate) use trust::{expect_own, expect_safe_way, make_private, remove_link, whole_safe_way};
+pub(crate) use trust::{
+    expect_own, expect_safe_way, is_mapped, make_private, remove_link, whole_safe_way,
+};

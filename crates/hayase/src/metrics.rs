@@ -28,10 +28,13 @@ enum Kind {
     Gauge,
 }
 
+/// The only one of a server that does not answer.
+const UP: (&str, Kind, &str) = ("up", Kind::Gauge, "Whether the server answers");
+
 /// Name without prefix, kind, meaning, and where it comes from; `None` where the server has none.
 type Metric = (&'static str, Kind, &'static str, fn(&Served) -> Option<f64>);
 
-/// Counters begin anew with each start of a server: that is how Prometheus wants them.
+/// Counters begin again with each start of a server: that is how Prometheus wants them.
 #[rustfmt::skip]
 const METRICS: &[Metric] = &[
     ("server_uptime_seconds", Kind::Gauge, "Since this start of the server", |s| Some(s.up_ms as f64 / 1000.0)),
@@ -41,7 +44,7 @@ const METRICS: &[Metric] = &[
     ("server_written_bytes_total", Kind::Counter, "Bytes that passed the server on their way to parts; what a kernel wrote itself is not among them", |s| Some(s.bytes_written as f64)),
     ("area_read_bytes_total", Kind::Counter, "Bytes that the file system of the area gave, to kernels for programs, to the server for other nodes and the tier; not what is mapped", |s| Some(s.area?.read as f64)),
     ("area_written_bytes_total", Kind::Counter, "Bytes that it took", |s| Some(s.area?.written as f64)),
-    ("server_direct_bytes_total", Kind::Counter, "Of both, bytes that went past the page cache of the parts", |s| Some(s.bytes_direct as f64)),
+    ("server_direct_bytes_total", Kind::Counter, "Of what servers read and wrote, bytes that went past the page cache of the parts", |s| Some(s.bytes_direct as f64)),
     ("server_gathered_bytes_total", Kind::Counter, "Of what was written, bytes of small writes that mounts had gathered", |s| Some(s.bytes_gathered as f64)),
     ("server_cpu_seconds_total", Kind::Counter, "CPU time of the server", |s| Some(s.cpu_ms as f64 / 1000.0)),
     ("server_wake_ups_total", Kind::Counter, "Times that a thread of the server was woken", |s| Some(s.wake_ups as f64)),
@@ -56,7 +59,7 @@ const METRICS: &[Metric] = &[
     ("cache_open_files", Kind::Gauge, "Of those files, how many are open for writing", |s| Some(s.cache.as_ref()?.open_files as f64)),
     ("cache_failed_files", Kind::Gauge, "Of those files, how many the tier refused at the last try", |s| Some(s.cache.as_ref()?.failed_files as f64)),
     ("cache_clean_bytes", Kind::Gauge, "Bytes of copies of what the tier has", |s| Some(s.cache.as_ref()?.clean_bytes as f64)),
-    ("cache_flushed_files_total", Kind::Counter, "Files that came to the tier", |s| Some(s.cache.as_ref()?.flushed_files as f64)),
+    ("cache_flushed_files_total", Kind::Counter, "Files that reached the tier", |s| Some(s.cache.as_ref()?.flushed_files as f64)),
     ("cache_flushed_bytes_total", Kind::Counter, "Bytes that were sent to the tier", |s| Some(s.cache.as_ref()?.flushed_bytes as f64)),
     ("cache_fetched_bytes_total", Kind::Counter, "Bytes that were fetched from the tier", |s| Some(s.cache.as_ref()?.fetched_bytes as f64)),
     ("cache_conflicts", Kind::Gauge, "Files of which two versions were kept", |s| Some(s.cache.as_ref()?.conflicts.len() as f64)),
@@ -69,12 +72,28 @@ const METRICS: &[Metric] = &[
 pub(crate) fn text(servers: &[Measured<'_>]) -> String {
     let mut text = String::new();
     let up = |server: &Measured<'_>| Some(f64::from(u8::from(server.served.is_some())));
-    family(&mut text, servers, ("up", Kind::Gauge, "Whether the server answers"), up);
+    family(&mut text, servers, UP, up);
     for (name, kind, help, value) in METRICS {
         let of = |server: &Measured<'_>| server.served.and_then(value);
         family(&mut text, servers, (name, *kind, help), of);
     }
     text
+}
+
+/// Name without prefix, kind and meaning of each.
+#[cfg(test)]
+pub(crate) fn all() -> impl Iterator<Item = (&'static str, &'static str, &'static str)> {
+    let each = METRICS.iter().map(|(name, kind, meaning, _)| (*name, kind.word(), *meaning));
+    std::iter::once((UP.0, UP.1.word(), UP.2)).chain(each)
+}
+
+impl Kind {
+    fn word(self) -> &'static str {
+        match self {
+            Self::Counter => "counter",
+            Self::Gauge => "gauge",
+        }
+    }
 }
 
 fn family(
@@ -88,10 +107,7 @@ fn family(
     if values.is_empty() {
         return;
     }
-    let kind = match kind {
-        Kind::Counter => "counter",
-        Kind::Gauge => "gauge",
-    };
+    let kind = kind.word();
     let _ = writeln!(text, "# HELP hayase_{name} {help}.\n# TYPE hayase_{name} {kind}");
     for (server, value) in values {
         let (job, host) = (escaped(server.job), escaped(server.host));

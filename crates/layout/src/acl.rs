@@ -61,6 +61,8 @@ pub struct Acls {
     pub access: Option<Acl>,
     /// Of a directory.
     pub default: Option<Acl>,
+    /// Of an inode that was taken from a tier: whether it has any there is not known before its home asks.
+    pub in_tier: bool,
 }
 
 /// Why bytes are no list.
@@ -116,6 +118,20 @@ impl Acl {
         let bits = |who| self.bits(who).unwrap_or(0);
         let group = self.bits(AclWho::Mask).unwrap_or_else(|| bits(AclWho::OwnGroup));
         bits(AclWho::Owner) << 6 | group << 3 | bits(AclWho::Other)
+    }
+
+    /// The list that says no more than a mode.
+    pub fn of_mode(mode: u32) -> Self {
+        let entry = |(who, shift)| AclEntry { who, bits: ((mode >> shift) & BITS) as u8 };
+        let classes = [(AclWho::Owner, 6), (AclWho::OwnGroup, 3), (AclWho::Other, 0)];
+        Self { entries: classes.map(entry).to_vec() }
+    }
+
+    /// The mode of a copy that can not have this list: the group of the file gets what its entry and the mask allow, and
+    /// not what the mask allows those who are named.
+    pub fn mode_alone(&self) -> u32 {
+        let own = self.bits(AclWho::OwnGroup).unwrap_or(0) << 3;
+        self.mode() & (own | !0o070)
     }
 
     /// Whether a mode says all of it.
@@ -191,9 +207,14 @@ impl From<Acl> for Vec<AclEntry> {
 }
 
 impl Acls {
+    /// Those of an inode that was taken from a tier, of which they are still to be asked.
+    pub fn to_be_asked() -> Box<Self> {
+        Box::new(Self { in_tier: true, ..Self::default() })
+    }
+
     /// `None` where both are missing, as an inode keeps it.
     pub fn kept(self) -> Option<Box<Self>> {
-        (self.access.is_some() || self.default.is_some()).then(|| Box::new(self))
+        (self != Self::default()).then(|| Box::new(self))
     }
 
     /// The list of this name; `None` also where it is no name of a list.
@@ -217,8 +238,8 @@ impl Acls {
             return (mode & !(umask & 0o777), None);
         };
         let (mode, access) = default.inherited(mode);
-        let acls = Self { access, default: is_directory.then(|| default.clone()) };
-        (mode, acls.kept())
+        let default = is_directory.then(|| default.clone());
+        (mode, Self { access, default, in_tier: false }.kept())
     }
 
     /// Entries of both.
@@ -392,22 +413,35 @@ mod tests {
         };
         chmod("u::rwx,g::r,o::x", 0o4652, "u::rw,g::rx,o::w");
         chmod(NAMED, 0o750, "u::rwx,u:7:rw,g::r,g:9:rx,m::rx,o::");
+        assert_eq!(Acl::of_mode(0o4741), acl("u::rwx,g::r,o::x"));
+    }
+
+    /// The bits of the group in a mode are the mask where there is one: without the list the group would get what those
+    /// have who are named.
+    #[test]
+    fn a_mode_without_its_list_allows_nobody_more() {
+        let check = |text: &str, mode| assert_eq!(acl(text).mode_alone(), mode, "{text}");
+        check("u::rw,u:7:rw,g::,m::rw,o::", 0o600);
+        check(NAMED, 0o744);
+        check("u::rwx,u:7:rwx,g::rwx,m::rx,o::x", 0o751);
+        check("u::rwx,g::rx,o::x", 0o751);
     }
 
     #[test]
     fn a_new_inode_begins_with_the_default_list_or_the_umask() {
-        let directory = Acls { access: None, default: Some(acl(NAMED)) };
+        let of = |access, default| Acls { access, default, in_tier: false };
+        let directory = of(None, Some(acl(NAMED)));
         let (mode, acls) = Acls::of_new(Some(&directory), false, 0o2640, 0o077);
         assert_eq!(mode, 0o2640, "no umask");
         let access = acl("u::rw,u:7:rw,g::r,g:9:rx,m::r,o::");
-        assert_eq!(acls, Some(Box::new(Acls { access: Some(access), default: None })));
+        assert_eq!(acls, Some(Box::new(of(Some(access), None))));
         let (mode, acls) = Acls::of_new(Some(&directory), true, 0o777, 0o077);
         assert_eq!(mode, 0o764);
-        let both = Acls { access: Some(acl(NAMED)), default: directory.default.clone() };
+        let both = of(Some(acl(NAMED)), directory.default.clone());
         assert_eq!(acls, Some(Box::new(both)));
-        let plain = Acls { access: None, default: Some(acl("u::rwx,g::rx,o::")) };
+        let plain = of(None, Some(acl("u::rwx,g::rx,o::")));
         assert_eq!(Acls::of_new(Some(&plain), false, 0o666, 0o022), (0o640, None));
-        let only_access = Acls { access: Some(acl(NAMED)), default: None };
+        let only_access = of(Some(acl(NAMED)), None);
         for directory in [None, Some(&only_access)] {
             assert_eq!(Acls::of_new(directory, false, 0o4666, 0o7027), (0o4640, None));
         }

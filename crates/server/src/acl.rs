@@ -3,7 +3,7 @@
 //! They are kept with the inode and travel with its attributes: so the mode changes with them in one transaction, a mount
 //! that may keep the attributes answers its kernel by itself, and a file without lists costs no message. Checked they are
 //! by the kernels (`FUSE_POSIX_ACL`).
-//! Not here: what a list says ([`hayase_layout::acl`]). The cache area has none.
+//! Not here: what a list says ([`hayase_layout::acl`]), its ways to a tier and from there ([`crate::cache::xattrs`]).
 
 use hayase_layout::acl::{ACCESS_NAME, DEFAULT_NAME, is_acl};
 use hayase_layout::{Acl, AclError, Acls, InodeId};
@@ -43,11 +43,11 @@ impl AclChange {
 
     /// A list that says no more than a mode becomes the mode; one that is taken away leaves the mode as it is. A
     /// list that is not there is as good as taken away, as on a local file system.
-    fn make(self, inode: &mut Inode) -> Result<(), Refused> {
+    pub(crate) fn make(&self, inode: &mut Inode) -> Result<(), Refused> {
         let mut acls = inode.acls.take().map_or_else(Acls::default, |acls| *acls);
         match (self.is_default, inode.kind) {
             (_, FileKind::Symlink) => return Err(Refused::new(Errno::OPNOTSUPP.raw_os_error())),
-            (true, FileKind::Directory) => acls.default = self.acl,
+            (true, FileKind::Directory) => acls.default.clone_from(&self.acl),
             (true, _) if self.acl.is_some() => {
                 return Err(Refused::new(Errno::ACCESS.raw_os_error()));
             }
@@ -56,7 +56,7 @@ impl AclChange {
                 if let Some(acl) = &self.acl {
                     inode.mode = inode.mode & !0o777 | acl.mode();
                 }
-                acls.access = self.acl.filter(|acl| !acl.is_mode());
+                acls.access = self.acl.clone().filter(|acl| !acl.is_mode());
             }
         }
         inode.acls = acls.kept();
@@ -108,7 +108,7 @@ impl AclRoom {
     }
 }
 
-fn refused(error: AclError) -> Refused {
+pub(crate) fn refused(error: AclError) -> Refused {
     let errno = match error {
         AclError::Invalid => Errno::INVAL.raw_os_error(),
         AclError::TooLong => Errno::TOOBIG.raw_os_error(),
@@ -195,7 +195,7 @@ mod tests {
     #[test]
     fn one_message_carries_so_many_entries() {
         let acl = Acl::parse(&value(&NAMED)).unwrap();
-        let acls = Acls { access: acl.clone(), default: acl };
+        let acls = Acls { access: acl.clone(), default: acl, in_tier: false };
         let mut room = AclRoom::new();
         let fit = (0..5000).filter(|_| room.takes(Some(&acls))).count();
         assert_eq!(fit, ACL_ENTRIES_PER_MESSAGE / 10);

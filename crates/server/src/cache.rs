@@ -10,7 +10,8 @@
 //! - [`tombstones`]: names that are gone here, and not yet in the tier;
 //! - [`order`]: which files were before which, for who must not overtake;
 //! - [`check`]: whether what is here is still what the tier has;
-//! - [`xattrs`]: extended attributes, where the tier keeps them;
+//! - [`xattrs`]: extended attributes and access control lists, where the tier keeps them;
+//! - [`lists`]: whether it keeps such lists, and what goes there where it does not;
 //! - [`synced`]: which files a power cut can not have changed;
 //! - [`recorded`]: files that MPI-IO keeps as one part per writer.
 //!
@@ -58,6 +59,7 @@ mod check;
 mod convert;
 mod fetch;
 mod import;
+mod lists;
 pub(crate) mod name_check;
 pub(crate) mod names;
 pub(crate) mod object_moves;
@@ -72,6 +74,7 @@ pub(crate) mod xattrs;
 
 pub(crate) use self::convert::{stored_version, system_time, time_of, wire_version};
 use self::fetch::Fetch;
+use self::lists::Lists;
 use self::order::Order;
 use self::striped_copy::Striping;
 use self::tombstones::Tombstones;
@@ -85,6 +88,7 @@ type Looks = (Vec<u8>, u64, Time);
 /// The cache area of one server.
 pub(crate) struct Cache {
     pub(crate) tier: Arc<dyn Tier>,
+    lists: Lists,
     ledger: RefCell<Ledger>,
     /// Its log may have become long.
     ledger_is_long: Notify,
@@ -298,6 +302,7 @@ impl Cache {
         let tombstones = Tombstones::of(ledger.records());
         let last_tombstone = tombstones.last();
         Ok(Self {
+            lists: Lists::of(&*settings.tier),
             tier: settings.tier,
             ledger: RefCell::new(ledger),
             ledger_is_long: Notify::new(),
@@ -534,6 +539,7 @@ impl Node {
             uid: rustix::process::geteuid().as_raw(),
             gid: rustix::process::getegid().as_raw(),
             name: Some((InodeId::ROOT, CACHE_NAME.to_vec())),
+            acls: self.cache.as_ref().and_then(|cache| cache.lists.unknown()),
             ..Inode::new(root, FileKind::Directory, stored_time(self.now()))
         };
         ops::put_inode(&mut txn, &inode).map_err(failed)?;

@@ -1,6 +1,7 @@
 //! What this server tells of itself.
 
 use hayase_wire::message::{ProcessUse, ServerStatus};
+use hayase_wire::session::authenticates_payloads;
 
 use crate::convert;
 use crate::node::Node;
@@ -28,6 +29,7 @@ impl Node {
             bytes_gathered: self.counters.bytes_gathered.get(),
             io: self.direct.way().to_owned(),
             network: self.network.words(),
+            authenticates: authenticates_payloads(),
             resident_bytes: resident_bytes(),
             process: process_use(),
             peers: self.peers.states(self.me, self.servers),

@@ -64,6 +64,7 @@ const CASES: &[(&str, Case)] = &[
     ("extended attributes stay with the object", xattrs::kept),
     ("a new version has the extended attributes that it was given", xattrs::replaced),
     ("directories have extended attributes too", xattrs::of_directories),
+    ("access control lists are kept with the mode", xattrs::lists),
 ];
 
 /// Runs every case, each on a tier of its own from `fresh`.

@@ -203,6 +203,9 @@ impl<T: Tier> Tier for Flaky<T> {
     fn user_xattrs(&self, key: &Key) -> Result<Xattrs, TierError> {
         self.run(Action::Xattrs, key, || self.tier.user_xattrs(key))
     }
+    fn root_xattrs(&self) -> Result<Xattrs, TierError> {
+        self.tier.root_xattrs()
+    }
     fn change_user_xattrs(&self, key: &Key, changes: &XattrChanges) -> Result<(), TierError> {
         self.run(Action::SetXattrs, key, || self.tier.change_user_xattrs(key, changes))
     }

@@ -131,6 +131,9 @@ impl<T: Tier> Tier for Limited<T> {
         let _turn = self.turns.take();
         self.tier.user_xattrs(key)
     }
+    fn root_xattrs(&self) -> Result<Xattrs, TierError> {
+        self.tier.root_xattrs()
+    }
     fn change_user_xattrs(&self, key: &Key, changes: &XattrChanges) -> Result<(), TierError> {
         let _turn = self.turns.take();
         self.tier.change_user_xattrs(key, changes)

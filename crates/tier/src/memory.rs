@@ -11,7 +11,7 @@ use std::time::SystemTime;
 
 use hayase_layout::ByteCount;
 
-use crate::xattrs::require_user;
+use crate::xattrs::Kept;
 use crate::{
     Action, Attributes, Capabilities, Depth, DirectoryMeta, Entry, EntryKind, Key, ListRequest,
     ObjectMeta, Page, Precondition, Reader, Tier, TierError, Tree, Upload, XattrChanges, Xattrs,
@@ -70,10 +70,23 @@ impl Memory {
         Self::with(false)
     }
 
+    /// Like a file system that keeps no access control lists.
+    pub fn without_lists() -> Self {
+        let mut memory = Self::with(true);
+        memory.capabilities.acls = false;
+        memory
+    }
+
     fn with(tree: bool) -> Self {
-        let capabilities =
-            Capabilities { rename: tree, tree, xattrs: tree, compares: true, ..Capabilities::CORE };
+        let (xattrs, acls) = (tree, tree);
+        let core = Capabilities { compares: true, ..Capabilities::CORE };
+        let capabilities = Capabilities { rename: tree, tree, xattrs, acls, ..core };
         Self { capabilities, state: Arc::default() }
+    }
+
+    fn keeps(&self) -> Kept {
+        let Capabilities { xattrs, acls, .. } = self.capabilities;
+        Kept { xattrs, acls }
     }
 
     /// Moves what is at `from` if `check` agrees to that, and to what is at `to`.
@@ -222,13 +235,14 @@ impl Tier for Memory {
         let mut state = self.state();
         let old = state.get(self.capabilities.tree, Action::SetAttributes, key)?;
         let identity = state.next_version();
-        let new = Object {
+        let mut new = Object {
             bytes: Arc::clone(&old.bytes),
             mode: attributes.mode.map_or(old.mode, |mode| mode & 0o777),
             mtime: attributes.mtime.unwrap_or(old.mtime),
             identity,
             xattrs: old.xattrs.clone(),
         };
+        xattrs::list_follows(&mut new.xattrs, new.mode);
         state.objects.insert(key.clone(), Arc::new(new));
         Ok(())
     }
@@ -330,8 +344,7 @@ impl Upload for MemoryUpload {
     }
 
     fn set_user_xattrs(&mut self, xattrs: &Xattrs) -> Result<(), TierError> {
-        self.tier.require_xattrs(Action::SetXattrs, &self.key)?;
-        require_user(xattrs.keys(), || self.key.to_string())?;
+        self.tier.keeps().require(xattrs.keys(), || self.key.to_string())?;
         self.xattrs.clone_from(xattrs);
         Ok(())
     }
@@ -350,13 +363,16 @@ impl Upload for MemoryUpload {
         {
             return Err(TierError::Changed { action: Action::Commit, path: key.to_string() });
         }
-        let object = Object {
+        let mut object = Object {
             bytes: Arc::new(bytes),
             mode: attributes.mode.unwrap_or(0o644) & 0o777,
             mtime: attributes.mtime.unwrap_or_else(SystemTime::now),
             identity: state.next_version(),
             xattrs,
         };
+        let given = xattrs::mode_follows(&mut object.xattrs, object.mode);
+        object.mode = attributes.mode.map_or(given, |mode| mode & 0o777);
+        xattrs::list_follows(&mut object.xattrs, object.mode);
         let meta = object.meta();
         state.objects.insert(key, Arc::new(object));
         Ok(meta)

@@ -142,7 +142,8 @@ impl Tier for Posix {
             owned,
             resumes: !owned,
             compares: self.compares,
-            xattrs: self.root.keeps_xattrs,
+            xattrs: self.root.keeps.xattrs,
+            acls: self.root.keeps.acls,
             ..Capabilities::CORE
         }
     }
@@ -207,6 +208,15 @@ impl Tier for Posix {
 
     fn user_xattrs(&self, key: &Key) -> Result<Xattrs, TierError> {
         self.xattrs_of(key)
+    }
+
+    fn root_xattrs(&self) -> Result<Xattrs, TierError> {
+        if !self.root.keeps.xattrs && !self.root.keeps.acls {
+            return Ok(Xattrs::new());
+        }
+        let failed = |errno| TierError::from_errno(Action::Xattrs, self.root.shown(b""), errno);
+        let directory = self.root.open_directory(b"").map_err(failed)?;
+        self.xattrs_at(directory.as_fd(), None).map_err(failed)
     }
 
     fn change_user_xattrs(&self, key: &Key, changes: &XattrChanges) -> Result<(), TierError> {

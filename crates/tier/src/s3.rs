@@ -15,6 +15,7 @@
 
 #[doc(hidden)]
 pub mod answers;
+mod aws;
 mod checksum;
 mod client;
 mod credentials;
@@ -43,7 +44,10 @@ use std::time::SystemTime;
 use hayase_layout::ByteCount;
 
 use self::client::Client;
-pub use self::credentials::{ContainerToken, CredentialSource, Credentials, Environment};
+pub use self::credentials::{
+    ContainerToken, CredentialSource, Credentials, Environment, WebIdentity,
+};
+pub use self::http::Proxies;
 use self::probe::{Conditional, Obeyed};
 pub use self::settings::{
     Addressing, ConditionalWrites, Encryption, PayloadSignature, S3Settings, SettingsError,

@@ -176,6 +176,9 @@ impl<T: Tier> Tier for Throttled<T> {
         self.meter.call();
         self.tier.user_xattrs(key)
     }
+    fn root_xattrs(&self) -> Result<Xattrs, TierError> {
+        self.tier.root_xattrs()
+    }
     fn change_user_xattrs(&self, key: &Key, changes: &XattrChanges) -> Result<(), TierError> {
         self.meter.call();
         self.tier.change_user_xattrs(key, changes)

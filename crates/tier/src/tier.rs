@@ -13,9 +13,11 @@
 //!    is hidden too, and `sweep` removes it.
 //! 4. **Short answers mean the end.** `read_at` returns fewer bytes than asked only at the end of the
 //!    object. Interruptions and short writes below never reach the caller.
-//! 5. **Extended attributes** ([`Capabilities::xattrs`]) belong to an object, not to its name: they stay with it over
-//!    `rename` and `set_attributes`, and a new version has those that [`Upload::set_user_xattrs`] gave it and no
-//!    others, from the moment in which it is seen. To carry over what the former version had is the caller's.
+//! 5. **Extended attributes** ([`Capabilities::xattrs`], [`Capabilities::acls`]) belong to an object, not to its name:
+//!    they stay with it over `rename` and `set_attributes`, and a new version has those that [`Upload::set_user_xattrs`]
+//!    gave it and no others, from the moment in which it is seen. To carry over what the former version had is the
+//!    caller's. A list of access control and the mode change together, as on a local file system; a new version that is
+//!    given none may have the one that its directory gives to new files.
 //! 6. **What a tier can not do it refuses** with `Unsupported`, as its [`Capabilities`] said before.
 //!
 //! What is no object (directories, links, devices) is never followed, opened, replaced or removed.
@@ -65,6 +67,9 @@ pub struct Capabilities {
     /// Objects, and directories of a tree, keep the extended attributes of programs ([`Tier::user_xattrs`]). Who
     /// has them has `rename` and `attributes` too, so that nobody copies an object to give it another name or mode.
     pub xattrs: bool,
+    /// They keep access control lists, as attributes of the same calls (`system.posix_acl_access`, of directories
+    /// `system.posix_acl_default` too).
+    pub acls: bool,
     /// Between the look and the switch of [`Precondition::Matches`] nobody else's version can come and be lost. False also
     /// where it is not known before it is tried.
     pub compares: bool,
@@ -87,6 +92,7 @@ impl Capabilities {
         owned: false,
         resumes: false,
         xattrs: false,
+        acls: false,
         compares: false,
         absent_max: Some(ByteCount(u64::MAX)),
     };
@@ -286,9 +292,14 @@ pub trait Tier: Send + Sync + fmt::Debug {
     /// Changes attributes of the current version without touching its bytes.
     fn set_attributes(&self, key: &Key, attributes: Attributes) -> Result<(), TierError>;
 
-    /// Extended attributes of an object, or of a directory of a tree. May cost a request for each.
+    /// Extended attributes of an object, or of a directory of a tree, lists among them. May cost a request for each.
     fn user_xattrs(&self, key: &Key) -> Result<Xattrs, TierError> {
         Err(TierError::Unsupported { action: Action::Xattrs, path: key.to_string() })
+    }
+
+    /// The same of the directory that is the tier; none where names are flat.
+    fn root_xattrs(&self) -> Result<Xattrs, TierError> {
+        Ok(Xattrs::new())
     }
 
     /// Sets and removes extended attributes of an object, or of a directory of a tree; others stay. They change one
@@ -619,6 +630,9 @@ impl<T: Tier + ?Sized> Tier for std::sync::Arc<T> {
     }
     fn user_xattrs(&self, key: &Key) -> Result<Xattrs, TierError> {
         (**self).user_xattrs(key)
+    }
+    fn root_xattrs(&self) -> Result<Xattrs, TierError> {
+        (**self).root_xattrs()
     }
     fn change_user_xattrs(&self, key: &Key, changes: &XattrChanges) -> Result<(), TierError> {
         (**self).change_user_xattrs(key, changes)

@@ -23,9 +23,14 @@ use crate::members::COORDINATOR;
 use crate::message::{Carrier, PROTOCOL_VERSION};
 use crate::secret::Secret;
 use crate::session::{
-    DirectionKeys, Opener, Sealer, SessionError, SessionReceiver, SessionSender, receive_body,
+    DirectionKeys, NO_CODE, Opener, Protection, Sealer, SessionError, SessionReceiver,
+    SessionSender, authenticates_payloads, receive_body,
 };
 use crate::transport::{Connection, FrameReceiver, FrameSender, TransportError, Upgrade};
+
+mod own_key;
+
+use own_key::OwnKeyResolver;
 
 const PATTERN: &str = "Noise_XXpsk0_25519_ChaChaPoly_BLAKE2s";
 const PROLOGUE: &[u8] = b"hayase wire handshake 2";
@@ -186,6 +191,8 @@ struct Introduction {
     version: u16,
     who: PeerIdentity,
     encrypt: bool,
+    /// Its CPU is fast at it.
+    authenticates: bool,
     /// Of the acceptor: it opens its storage, and takes no connection yet.
     is_starting: bool,
     /// Of the connector only.
@@ -226,10 +233,10 @@ pub async fn connect(
             return Err(HandshakeError::Starting { server: to });
         }
         send_hello(&mut *sender, &mut noise, &[]).await?;
-        let encrypt = credentials.encrypt || theirs.encrypt;
+        let protection = protection(credentials, &theirs);
         let (ours, peers) = noise.dangerously_get_raw_split();
         notice_loss(&*sender, credentials.me.server, to, link);
-        let session = session(sender, receiver, (&ours, &peers), encrypt, theirs.who, link);
+        let session = session(sender, receiver, (&ours, &peers), protection, theirs.who, link);
         upgraded(session, upgrade, theirs.offer)
     };
     tokio::time::timeout(HANDSHAKE_WAIT, steps).await.map_err(|_| HandshakeError::Slow)?
@@ -292,10 +299,10 @@ pub async fn answer(heard: Heard, credentials: &Credentials) -> Result<Session, 
         let body = receive_hello(&mut *receiver).await?;
         open_proof(&body, &mut noise)?;
         expect_key(theirs.who.server, &noise, &credentials.known)?;
-        let encrypt = credentials.encrypt || theirs.encrypt;
+        let protection = protection(credentials, &theirs);
         let (peers, ours) = noise.dangerously_get_raw_split();
         notice_loss(&*sender, credentials.me.server, theirs.who.server, link);
-        let session = session(sender, receiver, (&ours, &peers), encrypt, theirs.who, link);
+        let session = session(sender, receiver, (&ours, &peers), protection, theirs.who, link);
         upgraded(session, upgrade, theirs.offer)
     };
     within(until, steps).await
@@ -326,7 +333,9 @@ async fn within<T>(
 }
 
 fn noise(credentials: &Credentials) -> Result<Builder<'_>, HandshakeError> {
-    let builder = Builder::new(PATTERN.parse()?).psk(0, credentials.secret.as_bytes())?;
+    let resolver = Box::new(OwnKeyResolver::new(credentials.key.clone()));
+    let builder = Builder::with_resolver(PATTERN.parse()?, resolver);
+    let builder = builder.psk(0, credentials.secret.as_bytes())?;
     Ok(builder.local_private_key(credentials.key.private())?.prologue(PROLOGUE)?)
 }
 
@@ -347,6 +356,7 @@ fn introduced(
         version: PROTOCOL_VERSION,
         who: credentials.me,
         encrypt: credentials.encrypt,
+        authenticates: authenticates_payloads(),
         is_starting: false,
         link,
         offer: upgrade.map(Upgrade::offer),
@@ -369,19 +379,30 @@ fn upgraded(
     Ok(Session { sender, receiver: SessionReceiver::new(receiver, opener), peer, link, over })
 }
 
+/// What both sides come to, each by itself.
+fn protection(ours: &Credentials, theirs: &Introduction) -> Protection {
+    if ours.encrypt || theirs.encrypt {
+        Protection::Sealed
+    } else if authenticates_payloads() && theirs.authenticates {
+        Protection::Authenticated
+    } else {
+        Protection::Checked
+    }
+}
+
 fn session(
     sender: Box<dyn FrameSender>,
     receiver: Box<dyn FrameReceiver>,
     (ours, peers): (&[u8; 32], &[u8; 32]),
-    encrypt: bool,
+    protection: Protection,
     peer: PeerIdentity,
     link: LinkId,
 ) -> Session {
     Session {
-        sender: SessionSender::new(sender, Sealer::new(DirectionKeys::derive(ours, encrypt))),
+        sender: SessionSender::new(sender, Sealer::new(DirectionKeys::derive(ours, protection))),
         receiver: SessionReceiver::new(
             receiver,
-            Opener::new(DirectionKeys::derive(peers, encrypt)),
+            Opener::new(DirectionKeys::derive(peers, protection)),
         ),
         peer,
         link,
@@ -409,7 +430,7 @@ async fn send_hello(
         payload_len: 0,
         request_id: 0,
         counter: 0,
-        payload_crc: 0,
+        payload_code: NO_CODE,
         tag: [0; TAG_BYTES],
     };
     Ok(sender.send(&header.to_bytes(), &body[..len], &[]).await?)

@@ -14,10 +14,13 @@ pub const COVERED_BYTES: usize = 48;
 /// Length of an authentication code or AEAD tag.
 pub const TAG_BYTES: usize = 16;
 
+/// Length of the code of a payload.
+pub const PAYLOAD_CODE_BYTES: usize = 16;
+
 /// The first four bytes of every frame.
 pub const MAGIC: [u8; 4] = *b"HYWF";
 
-/// Changes with the header's form; the messages have [`crate::message::PROTOCOL_VERSION`].
+/// Changes with the header's form up to the handshake, in which both sides say the version of all the rest: [`crate::message::PROTOCOL_VERSION`].
 pub const FRAME_VERSION: u16 = 1;
 
 const FLAG_SEALED: u8 = 1;
@@ -54,8 +57,8 @@ pub struct Header {
     pub request_id: u64,
     /// 1 for the first frame of a direction, then one more each.
     pub counter: u64,
-    /// CRC32C of the payload; 0 without payload and when sealed.
-    pub payload_crc: u32,
+    /// Of the payload; zero without one and when sealed.
+    pub payload_code: [u8; PAYLOAD_CODE_BYTES],
     /// Code over the bytes before it and the body.
     pub tag: [u8; TAG_BYTES],
 }
@@ -132,7 +135,7 @@ impl Header {
         bytes[12..16].copy_from_slice(&self.payload_len.to_le_bytes());
         bytes[16..24].copy_from_slice(&self.request_id.to_le_bytes());
         bytes[24..32].copy_from_slice(&self.counter.to_le_bytes());
-        bytes[32..36].copy_from_slice(&self.payload_crc.to_le_bytes());
+        bytes[32..COVERED_BYTES].copy_from_slice(&self.payload_code);
         bytes[COVERED_BYTES..].copy_from_slice(&self.tag);
         bytes
     }
@@ -150,7 +153,7 @@ impl Header {
             return Err(HeaderError::Version { found: version });
         }
         let kind = FrameKind::from_number(bytes[6]).ok_or(HeaderError::Kind { found: bytes[6] })?;
-        if bytes[7] & !FLAG_SEALED != 0 || bytes[36..COVERED_BYTES].iter().any(|byte| *byte != 0) {
+        if bytes[7] & !FLAG_SEALED != 0 {
             return Err(HeaderError::Reserved);
         }
         let (body_len, payload_len) = (u32_at(8), u32_at(12));
@@ -168,7 +171,7 @@ impl Header {
             payload_len,
             request_id: u64_at(16),
             counter: u64_at(24),
-            payload_crc: u32_at(32),
+            payload_code: part(bytes, 32),
             tag: part(bytes, COVERED_BYTES),
         })
     }
@@ -192,7 +195,7 @@ mod tests {
             payload_len: 1 << 20,
             request_id: 9,
             counter: 1,
-            payload_crc: 0xdead_beef,
+            payload_code: [9; PAYLOAD_CODE_BYTES],
             tag: [7; TAG_BYTES],
         }
     }
@@ -215,7 +218,6 @@ mod tests {
         check(4, &[9, 0], HeaderError::Version { found: 9 });
         check(6, &[6], HeaderError::Kind { found: 6 });
         check(7, &[2], HeaderError::Reserved);
-        check(40, &[1], HeaderError::Reserved);
         let max = BODY_BYTES_MAX + TAG_BYTES;
         check(8, &[0xff; 4], HeaderError::Body { bytes: u32::MAX, max });
         let over = PAYLOAD_BYTES_MAX as u32 + 1;
@@ -230,12 +232,15 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_parses_is_written_the_same(mut bytes in any::<[u8; 32]>(), tag in any::<[u8; 16]>()) {
+        fn what_parses_is_written_the_same(
+            mut bytes in any::<[u8; 32]>(), code in any::<[u8; 16]>(), tag in any::<[u8; 16]>()
+        ) {
             bytes[..4].copy_from_slice(&MAGIC);
             bytes[4..6].copy_from_slice(&FRAME_VERSION.to_le_bytes());
             bytes[6] %= 8;
             let mut whole = [0; HEADER_BYTES];
             whole[..32].copy_from_slice(&bytes);
+            whole[32..48].copy_from_slice(&code);
             whole[48..].copy_from_slice(&tag);
             if let Ok(header) = Header::parse(&whole) {
                 prop_assert_eq!(header.to_bytes(), whole);

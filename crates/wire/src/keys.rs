@@ -96,6 +96,10 @@ impl ServerKey {
         self.public
     }
 
+    pub(crate) fn public_bytes(&self) -> &[u8; KEY_BYTES] {
+        self.public.as_bytes()
+    }
+
     /// The other half, for the handshake.
     pub(crate) fn private(&self) -> &[u8; KEY_BYTES] {
         self.private.as_bytes()

@@ -1,6 +1,6 @@
 //! Sessions: frames that are known to come from the peer, once each and in order.
 //!
-//! Here: sealing and opening of frames over a connection whose keys a handshake made, the checksum
+//! Here: sealing and opening of frames over a connection whose keys a handshake made, the codes
 //! of payloads, the time a stalled peer gets. Not here: how the keys came about
 //! ([`crate::handshake`]), what frames mean ([`crate::rpc`]).
 //!
@@ -15,11 +15,12 @@ use crate::header::{FrameKind, HEADER_BYTES, Header, HeaderError};
 use crate::limits::{BODY_BYTES_MAX, PAYLOAD_BYTES_MAX};
 use crate::transport::{FrameReceiver, FrameSender, TransportError};
 
-mod checksum;
+mod payload_code;
 mod seal;
 
-use checksum::Checksum;
-pub(crate) use seal::{DirectionKeys, Opener, Payload, Sealer};
+pub(crate) use payload_code::NO_CODE;
+pub use payload_code::authenticates_payloads;
+pub(crate) use seal::{DirectionKeys, Opener, Payload, Protection, Sealer};
 
 /// Receives into here what nobody wants any more.
 const DISCARD_BYTES: usize = 16 << 10;
@@ -48,14 +49,10 @@ pub enum SessionError {
         found: u64,
     },
     /// The payload is not what its sender had.
-    #[error("payload of frame {counter} was damaged: CRC32C {found:08x}, {expected:08x} expected")]
+    #[error("payload of frame {counter} was changed on its way")]
     Damaged {
         /// Which.
         counter: u64,
-        /// As the frame says.
-        expected: u32,
-        /// As received.
-        found: u32,
     },
     /// Neither a payload nor its end in time.
     #[error("the peer stopped in the middle of a frame for {:?}", .after)]
@@ -207,16 +204,14 @@ impl SessionReceiver {
         let header = self.payload.take().expect("asked only for a payload that was announced");
         let into = &mut into[..header.payload_len as usize];
         let mut filled = 0;
-        let mut checksum = Checksum::new();
+        let mut code = self.opener.begin_payload(&header);
         while filled < into.len() {
             let count = within_stall(self.receiver.payload(&mut into[filled..])).await??;
-            if !header.sealed {
-                // Now, while the bytes are still in the cache.
-                checksum.update(&into[filled..filled + count]);
-            }
+            // Now, while the bytes are still in the cache.
+            code.update(&into[filled..filled + count]);
             filled += count;
         }
-        self.opener.open_payload(&header, into, checksum.value())
+        self.opener.open_payload(&header, into, code)
     }
 
     /// The same into what the transport may hold on to ([`FrameReceiver::payload_lent`]).
@@ -224,16 +219,14 @@ impl SessionReceiver {
         let header = self.payload.take().expect("asked only for a payload that was announced");
         let len = header.payload_len as usize;
         let mut filled = 0;
-        let mut checksum = Checksum::new();
+        let mut code = self.opener.begin_payload(&header);
         while filled < len {
             let count = within_stall(self.receiver.payload_lent(into, filled)).await??;
-            if !header.sealed {
-                checksum.update(&into.bytes()[filled..filled + count]);
-            }
+            code.update(&into.bytes()[filled..filled + count]);
             filled += count;
         }
         let into = into.bytes_mut().ok_or_else(TransportError::still_in_use)?;
-        self.opener.open_payload(&header, &mut into[..len], checksum.value())
+        self.opener.open_payload(&header, &mut into[..len], code)
     }
 
     /// Takes the payload of the last frame to nowhere.

@@ -59,7 +59,7 @@ pub(super) fn headers() -> Vec<Vec<u8>> {
         payload_len: 0,
         request_id: 3,
         counter: 1,
-        payload_crc: 0,
+        payload_code: [0; 16],
         tag: [7; TAG_BYTES],
     };
     let kinds = [FrameKind::Hello, FrameKind::Request, FrameKind::Reply, FrameKind::Pong];

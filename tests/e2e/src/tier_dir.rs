@@ -44,6 +44,18 @@ impl TierDir {
         Ok(tier)
     }
 
+    /// A file system that keeps no access control lists, nor any other extended attributes.
+    ///
+    /// # Errors
+    /// When it can not be mounted.
+    pub fn without_lists() -> Result<Self> {
+        let mut tier = Self::new()?;
+        mount("hayase-e2e-tier", &tier.path, "ramfs", MountFlags::empty(), None)
+            .context("mount a file system without lists")?;
+        tier.is_mounted = true;
+        Ok(tier)
+    }
+
     /// A file system of so many bytes that can be made to [hang](Self::hang).
     ///
     /// # Errors

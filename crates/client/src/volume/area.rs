@@ -23,6 +23,7 @@ use std::sync::{Arc, OnceLock, Weak};
 use std::thread::JoinHandle;
 use std::time::Instant;
 
+use hayase_layout::acl::ACCESS_NAME;
 use hayase_layout::{InodeId, Layout};
 use hayase_wire::message::{
     Access, AreaUse, Attr, Explained, FileKind, Grants, Lock, LockHeld, LockRange, MetaChange,
@@ -392,10 +393,19 @@ impl Volume for AreaVolume {
             let mut shard = self.area.inodes.lock(ino);
             shard.attributes.get_lasting(ino, Instant::now()).cloned()
         };
-        match known {
-            Some(attr) => Ok(attr),
-            None => Ok(self.area.attributes(ino)?.attr),
+        let attr = match known {
+            Some(attr) => attr,
+            None => self.area.attributes(ino)?.attr,
+        };
+        if !attr.acls.as_ref().is_some_and(|acls| acls.in_tier) {
+            return Ok(attr);
         }
+        // The home asks the tier for both lists, and knows them from then on.
+        match self.xattr(ino, ACCESS_NAME) {
+            Err(refused) if refused.errno != libc::ENODATA => return Err(refused),
+            _ => self.area.changed(ino),
+        }
+        Ok(self.area.attributes(ino)?.attr)
     }
 
     fn may_keep(&self, ino: InodeId, stamp: Stamp) -> bool {

@@ -135,8 +135,8 @@ fn require_all(used: &Used, when: &str) {
     assert!(report.is_sound(), "{when}: {:?}", report.problems);
 }
 
-/// Every pair of which one joins, the first stopped at each of its steps, the other at each of its own (at every second
-/// one, by turns), then both to the end. That one goes no further is a kill.
+/// Every pair of which one joins, the first stopped at each of its steps, the other at each [`APART`]th of its own, by turns,
+/// then both to the end. That one goes no further is a kill. Other commits try the steps between.
 #[test]
 fn two_compactions_at_once_lose_nothing_wherever_each_of_them_is() {
     let joins = |play| matches!(play, Compact(_, EAGER));
@@ -147,10 +147,18 @@ fn two_compactions_at_once_lose_nothing_wherever_each_of_them_is() {
     }
 }
 
+const APART: u64 = 4;
+
+/// A number of the commit that is tested.
+fn commit() -> u64 {
+    let commit = std::env::var("HAYASE_COMMIT").unwrap_or_default();
+    commit.get(..8).and_then(|digits| u64::from_str_radix(digits, 16).ok()).unwrap_or(0)
+}
+
 fn two_at_once(first: Play, second: Play) {
     let (mut before, mut is_new) = (0, true);
     while is_new {
-        let (mut between, mut is_later) = (before % 2, true);
+        let (mut between, mut is_later) = ((commit() + before) % APART, true);
         while is_later {
             let used = used();
             let mut one = first.begin(&used, 0);
@@ -163,7 +171,7 @@ fn two_at_once(first: Play, second: Play) {
             require_bytes(&used, &format!("{when}, the first ended"));
             while two.step() {}
             require_all(&used, &format!("{when}, both ended"));
-            between += 2;
+            between += APART;
         }
         before += 1;
     }

@@ -133,7 +133,7 @@ impl Shared {
 }
 
 /// An access control list, which comes with the attributes: where these may be kept, the kernel's question costs no
-/// message, whether the inode has a list or not.
+/// message, whether the inode has a list or not. (But for the first one about a file or directory that a tier had.)
 fn acl(volume: &dyn Volume, ino: InodeId, name: &Name) -> Result<Vec<u8>, Refused> {
     let attr = volume.lasting_attributes(ino)?;
     let acl = attr.acls.as_ref().and_then(|acls| acls.get(name));

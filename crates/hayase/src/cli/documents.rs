@@ -12,17 +12,24 @@ use clap::{Command, CommandFactory};
 
 use super::Cli;
 
-/// What may follow `sh,`: why the block is not run.
-const REASONS: [&str; 9] = [
-    "needs-build",
-    "needs-cluster",
-    "needs-gfarm",
-    "needs-hours",
-    "needs-lustre",
-    "needs-mpi",
-    "needs-s3",
-    "needs-slurm",
-    "fragment",
+/// What may follow `sh,`: why `cargo test` does not run the block, and the script that runs every such block as it stands.
+/// Blocks without a script are only parsed: nothing here has what they need.
+const REASONS: [(&str, Option<&str>); 11] = [
+    ("fragment", None),
+    // Builds and installs packages for minutes; the suite `packages` does so in its own way.
+    ("needs-build", None),
+    // Sixteen hosts, Apptainer, or RDMA.
+    ("needs-cluster", None),
+    ("needs-gfarm", Some("tests/gfarm/gfarm.sh")),
+    ("needs-hours", None),
+    ("needs-lustre", None),
+    ("needs-mpi", Some("scripts/test/suites.sh")),
+    ("needs-openmpi", Some("scripts/test/suites.sh")),
+    ("needs-paths", Some("scripts/test/suites.sh")),
+    ("needs-s3", Some("tests/s3/run.sh")),
+    // The suite `slurm` runs those of the guide and of the tutorial (`block`, `tutorial_runs`); the one of MPI-IO needs an MPI
+    // that `srun` starts.
+    ("needs-slurm", None),
 ];
 
 /// A block or a span of a page.
@@ -262,6 +269,24 @@ fn wrong_commands_are_found() {
     assert_eq!(wrong_in_sentence("hayase up --tire").len(), 1);
 }
 
+fn is_reason(reason: &str) -> bool {
+    REASONS.iter().any(|(known, _)| *known == reason)
+}
+
+/// A reason with a script names one that runs the blocks of that mark, on whatever page they are.
+#[test]
+fn blocks_with_a_script_are_run_by_it() {
+    for (reason, script) in REASONS {
+        let Some(script) = script else { continue };
+        let text = fs::read_to_string(root().join(script)).unwrap();
+        let runs = text.lines().any(|line| {
+            line.contains("tests/documents/run.sh")
+                && line.split([' ', ';', '"']).any(|word| word == reason)
+        });
+        assert!(runs, "{script} does not run the blocks `{reason}`");
+    }
+}
+
 #[test]
 fn commands_of_documents_exist() {
     let mut wrong = Vec::new();
@@ -273,7 +298,7 @@ fn commands_of_documents_exist() {
             Some(info) => {
                 let (kind, reason) = info.split_once(',').unwrap_or((info, ""));
                 match kind {
-                    "sh" if reason.is_empty() || REASONS.contains(&reason) => {
+                    "sh" if reason.is_empty() || is_reason(reason) => {
                         lines += code.text.lines().filter(|line| line.contains("hayase ")).count();
                         wrong_in_block(&code.text)
                     }

@@ -6,7 +6,8 @@ use anyhow::Context;
 use clap::{Command, CommandFactory};
 use clap_mangen::Man;
 
-use crate::exit::Status;
+use crate::config::variables::{FOR_PROGRAMS, OF_MPI, READ, Variable};
+use crate::exit::{self, Status};
 
 /// Write the manual pages of all commands to a directory
 #[derive(Debug, clap::Args)]
@@ -27,9 +28,6 @@ const FILES: &str = "\
   /tmp/hayase-<uid>/jobs/JOB      files of a job: its settings, and the logs in node-<I>
   STORAGE/JOB                     data of a job on each node, as --storage says
   user.hayase.layout              extended attribute of directories in `shared` and `cache`: hayase-layout(1)";
-
-/// Of pages whose help has no exit codes of its own.
-const EXIT_CODES: &str = "  0 done; 1 failed; 2 wrong usage or settings; 3 partly done.";
 
 /// Writes `hayase.1`, `hayase-up.1` and so on.
 pub(crate) fn run(args: &ManArgs) -> anyhow::Result<Status> {
@@ -76,16 +74,41 @@ fn page(command: &Command) -> std::io::Result<Vec<u8>> {
 fn sections(name: &str, more: &str) -> String {
     let found: Vec<_> = more.split("\n\n").filter_map(|block| block.split_once(":\n")).collect();
     let find = |title| found.iter().find(|(known, _)| *known == title).map(|(_, text)| *text);
+    // Of pages whose help has none of their own.
+    let exit_codes = format!("  {}.", exit::meanings());
     let mut page = String::new();
     for (title, text) in [
         ("Examples", find("Examples")),
-        ("Environment", find("Environment")),
         ("Files", (name == "hayase").then_some(FILES)),
-        ("Exit status", Some(find("Exit codes").unwrap_or(EXIT_CODES))),
+        ("Exit status", Some(find("Exit codes").unwrap_or(&exit_codes))),
     ] {
         page.push_str(&text.map(|text| section(title, text)).unwrap_or_default());
     }
+    if name == "hayase" {
+        page.push_str(&environment());
+    }
     page.push_str(&section("See also", &see_also(name, find("See also").unwrap_or_default())));
+    page
+}
+
+/// All variables, with those that `--help` leaves out.
+fn environment() -> String {
+    let mut page = ".SH ENVIRONMENT\n".to_owned();
+    for (title, all) in [
+        ("Read by hayase", READ),
+        ("Set for programs of a job", FOR_PROGRAMS),
+        ("Read by libhayase_mpiio.so", OF_MPI),
+    ] {
+        page.push_str(&format!(".SS {title}\n"));
+        for Variable { names, meaning, .. } in all {
+            let meaning = quoted(&meaning.replace('`', ""));
+            page.push_str(&format!(".TP\n.B {}\n{meaning}\n", quoted(names)));
+        }
+    }
+    page.push_str(
+        ".SS Read by clients of S3\n.TP\n.B AWS_ENDPOINT_URL, AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY, AWS_REGION ...\n\
+         S3 server and credentials, as for other clients\n",
+    );
     page
 }
 
@@ -147,6 +170,10 @@ mod tests {
             for title in ["NAME", "SYNOPSIS", "EXAMPLES", "EXIT STATUS", "SEE ALSO"] {
                 assert!(text.contains(&format!(".SH {title}")), "{}: {title}", page.display());
             }
+        }
+        let first = std::fs::read_to_string(dir.path().join("hayase.1")).unwrap();
+        for name in ["HAYASE_JOB", "HAYASE_SHARED, HAYASE_LOCAL", "HAYASE_MPIIO_TRACE"] {
+            assert!(first.contains(&format!(".TP\n.B {name}")), "{name}: {first}");
         }
     }
 }

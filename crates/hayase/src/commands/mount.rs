@@ -327,7 +327,7 @@ fn start(
             child.wait().context("wait for `hayase mount`")?;
             Err(DaemonFailed(failure).into())
         }
-        Err(_) => {
+        Ok(DaemonSaid::Changed(_)) | Err(_) => {
             let status = child.wait().context("wait for `hayase mount`")?;
             let what = format!("`hayase mount` ended before it was ready: {status}");
             Err(anyhow!(DaemonFailed(Failure { what, help: None, tail: Vec::new() })))

@@ -8,11 +8,12 @@ use hayase_layout::ByteCount;
 use hayase_store::{FileState, LedgerRecord};
 use serde::Serialize;
 
+use super::area_path::AreaPathError;
 use super::verify::{VerifyTold, verify_ledgers};
 use crate::count::counted;
 use crate::exit::Status;
 use crate::job::{
-    Job, JobDir, Registry, Removable, Settings, clean_resumed, detach_areas, expect_own,
+    Job, JobDir, JobError, Registry, Removable, Settings, clean_resumed, detach_areas, expect_own,
     found_mark, ledgers, left_names,
 };
 use crate::output::{Human, Output, Page};
@@ -114,7 +115,7 @@ struct FailedFile {
 /// Goes through all nodes whose storage is here.
 pub(crate) fn run(args: &ResumeArgs, output: &Output) -> anyhow::Result<Status> {
     let begin = Instant::now();
-    let mut settings = settings_of(&args.dir)?;
+    let (dir, mut settings) = found(&args.dir)?;
     let Some(tier) = &mut settings.tier else {
         bail!("job {} had no tier: there is nothing to flush", settings.job);
     };
@@ -128,7 +129,7 @@ pub(crate) fn run(args: &ResumeArgs, output: &Output) -> anyhow::Result<Status> 
         bail!("the storage {} belongs to another job with the same name", storage.display());
     }
     if args.salvage {
-        return run_salvage(args, &settings, output);
+        return run_salvage(args, &dir, &settings, output);
     }
     let mut told = ResumeTold {
         took_ms: 0,
@@ -193,7 +194,7 @@ pub(crate) fn run(args: &ResumeArgs, output: &Output) -> anyhow::Result<Status> 
     if !told.not_here.is_empty() && told.failed.is_empty() && unread.is_empty() {
         match Removable::given_up(&settings, known.iter().copied()) {
             Ok(removable) if gives_up => {
-                clean_resumed(&settings, &args.dir, removable);
+                clean_resumed(&settings, &dir, removable);
                 told.removed = !settings.job_storage().exists();
             }
             Ok(_) => {
@@ -206,7 +207,7 @@ pub(crate) fn run(args: &ResumeArgs, output: &Output) -> anyhow::Result<Status> 
     if is_done && !args.keep {
         match Removable::check(&settings, 0..settings.nodes) {
             Ok(removable) => {
-                clean_resumed(&settings, &args.dir, removable);
+                clean_resumed(&settings, &dir, removable);
                 told.removed = !settings.job_storage().exists();
             }
             Err(kept) => refused = Some(kept),
@@ -228,13 +229,18 @@ pub(crate) fn run(args: &ResumeArgs, output: &Output) -> anyhow::Result<Status> 
 
 /// Brings what is there of all nodes whose storage is here. The storage stays, unless that was brought as a whole and is
 /// to be discarded.
-fn run_salvage(args: &ResumeArgs, settings: &Settings, output: &Output) -> anyhow::Result<Status> {
+fn run_salvage(
+    args: &ResumeArgs,
+    dir: &JobDir,
+    settings: &Settings,
+    output: &Output,
+) -> anyhow::Result<Status> {
     let begin = Instant::now();
     let with_storage = (0..settings.nodes).filter(|node| settings.has_storage(*node));
     let (here, not_here): (Vec<u16>, Vec<u16>) =
         with_storage.partition(|node| settings.node_storage(*node).exists());
-    let dir = std::path::absolute(&args.dir).unwrap_or_else(|_| args.dir.clone());
-    let mut told = SalvageTold::new(dir, settings.job_storage(), not_here);
+    let typed = std::path::absolute(&args.dir).unwrap_or_else(|_| args.dir.clone());
+    let mut told = SalvageTold::new(typed, settings.job_storage(), not_here);
     let mut left = Left::to_salvage(settings)?;
     for node in here {
         let damage = left.salvage(node, |file| told.add(node, &file));
@@ -242,7 +248,7 @@ fn run_salvage(args: &ResumeArgs, settings: &Settings, output: &Output) -> anyho
     }
     left.unmount()?;
     if told.is_all() && args.discard {
-        clean_resumed(settings, &args.dir, Removable::discarded(settings)?);
+        clean_resumed(settings, dir, Removable::discarded(settings)?);
         told.removed = !settings.job_storage().exists();
     }
     told.took_ms = begin.elapsed().as_millis() as u64;
@@ -250,15 +256,18 @@ fn run_salvage(args: &ResumeArgs, settings: &Settings, output: &Output) -> anyho
     Ok(if told.is_all() { Status::Done } else { Status::Partly })
 }
 
-/// From a job directory, or from a storage that was kept.
-fn settings_of(dir: &Path) -> anyhow::Result<Settings> {
-    let dir = super::area_path::canonical(dir)?;
-    expect_own(&dir)?;
+/// A job directory, or a storage that was kept: held, and the settings in it.
+fn found(dir: &Path) -> anyhow::Result<(JobDir, Settings)> {
+    let found = JobDir::find(dir)?;
+    let Some(dir) = found else {
+        dir.symlink_metadata().map_err(|_| AreaPathError::Missing(dir.to_owned()))?;
+        return Err(JobError::NotAJob { path: dir.to_owned(), from_environment: false }.into());
+    };
     if let Some(kept) = ledgers::kept_in(&dir)? {
+        expect_own(&kept.job_storage())?;
         expect_ended(&kept)?;
-        return Ok(kept);
+        return Ok((dir, kept));
     }
-    let dir = JobDir::new(dir);
     let settings = dir.settings()?;
     let job = crate::job::Job { dir, settings }.known()?;
     if job.is_elsewhere() {
@@ -276,7 +285,7 @@ fn settings_of(dir: &Path) -> anyhow::Result<Settings> {
     wait_for_programs(&job.settings)?;
     // Mounts of a job that was killed on this machine keep its images busy.
     detach_areas(&job.settings);
-    Ok(job.settings)
+    Ok((job.dir, job.settings))
 }
 
 /// Nothing of the job whose bytes were kept writes there any more.

@@ -6,7 +6,7 @@ use hayase_server::{NAMES_LOST, ServeError};
 
 use crate::config::Environment;
 use crate::exit::Status;
-use crate::job::{Job, JobDir};
+use crate::job::job_at;
 use crate::output::Output;
 use crate::supervisor::daemon::{depend_on, raise_open_files};
 use crate::supervisor::said::{DaemonSaid, Failure};
@@ -36,8 +36,7 @@ pub(crate) fn run(
     crate::logging::start(&environment.log);
     raise_open_files();
     let serve = || {
-        let dir = JobDir::new(std::fs::canonicalize(&args.job_dir).unwrap_or(args.job_dir.clone()));
-        let job = Job { settings: dir.settings()?, dir };
+        let job = job_at(&args.job_dir)?;
         let node = job.check_node(args.node)?;
         let ready = || output.line(&DaemonSaid::Ready(None));
         crate::wiring::serve::serve(&job.dir, &job.settings, node, ready)

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use super::serve::report;
 use crate::config::Environment;
 use crate::exit::Status;
-use crate::job::{Job, JobDir};
+use crate::job::job_at;
 use crate::output::Output;
 use crate::supervisor::daemon::{depend_on, raise_open_files};
 use crate::supervisor::said::DaemonSaid;
@@ -35,11 +35,11 @@ pub(crate) fn run(
     crate::logging::start(&environment.log);
     raise_open_files();
     let serve = || {
-        let dir = JobDir::new(std::fs::canonicalize(&args.job_dir).unwrap_or(args.job_dir.clone()));
-        let job = Job { settings: dir.settings()?, dir };
+        let job = job_at(&args.job_dir)?;
         let node = job.check_node(args.node)?;
-        let ready = |told| output.line(&DaemonSaid::Ready(Some(told)));
-        crate::wiring::serve_mount::serve_mount(&job.dir, &job.settings, node, ready)
+        let output = *output;
+        let say = move |said: DaemonSaid| output.line(&said);
+        crate::wiring::serve_mount::serve_mount(&job.dir, &job.settings, node, say)
     };
     report(serve(), args.parent.is_some(), output)
 }

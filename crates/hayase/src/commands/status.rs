@@ -1,9 +1,11 @@
 //! `hayase status`: what is known of jobs, their nodes and servers; also for `top` and `report`.
 //!
-//! Rooms: [`page`] (what it looks like), [`drain`] (the way to the tier, over all nodes).
+//! Rooms: [`page`] (what it looks like), [`drain`] (the way to the tier, over all nodes), [`payload`] (what protects
+//! the bytes of files between nodes).
 
 mod drain;
 mod page;
+mod payload;
 
 use std::time::{Duration, Instant};
 
@@ -25,6 +27,7 @@ use crate::wiring::status::{
 };
 
 pub(crate) use self::drain::Drain;
+use self::payload::Payload;
 
 /// How long one node may take to answer.
 const PATIENCE: Duration = Duration::from_secs(2);
@@ -142,30 +145,6 @@ impl NodeStatus {
     }
 }
 
-/// What protects the bytes of files on their way between nodes (docs/SECURITY.md).
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "kebab-case")]
-pub(crate) enum Payload {
-    /// An attacker on the path can neither read them nor change them unnoticed.
-    Encrypted,
-    /// An attacker who can change packets can change them unnoticed.
-    NotAuthenticated,
-}
-
-impl Payload {
-    fn of(settings: &Settings) -> Option<Self> {
-        let which = if settings.encrypt { Self::Encrypted } else { Self::NotAuthenticated };
-        (settings.nodes > 1).then_some(which)
-    }
-
-    fn in_words(self) -> &'static str {
-        match self {
-            Self::Encrypted => "encrypted",
-            Self::NotAuthenticated => "not authenticated (`hayase up --encrypt` changes that)",
-        }
-    }
-}
-
 /// Asks every node of every job that is meant.
 pub(crate) fn run(
     args: &StatusArgs,
@@ -247,7 +226,7 @@ pub(crate) fn look_at(job: &Job) -> JobStatus {
         kind: settings.kind.word(),
         state: state_of(&nodes, job),
         storage_nodes: settings.groups().servers().iter().map(|server| server.0).collect(),
-        payload: Payload::of(settings),
+        payload: Payload::of(settings, &nodes),
         shared_bytes: settings.shared.get(),
         local_bytes: settings.local.get(),
         limiter,
@@ -412,7 +391,7 @@ pub(crate) mod tests {
             storage: settings.job_storage(),
             kind: settings.kind.word(),
             state: "up",
-            payload: Payload::of(settings),
+            payload: Payload::of(settings, &[]),
             shared_bytes: settings.shared.get(),
             local_bytes: settings.local.get(),
             storage_nodes: Vec::new(),
@@ -425,25 +404,6 @@ pub(crate) mod tests {
             lost_files: Vec::new(),
             lost_files_total: 0,
             without_coordinator: Vec::new(),
-        }
-    }
-
-    #[test]
-    fn what_protects_the_bytes_between_nodes_is_said() {
-        for (nodes, encrypt, said) in [
-            (1, false, None),
-            (2, false, Some("payload         not authenticated (`")),
-            (2, true, Some("payload         encrypted")),
-        ] {
-            let mut settings = crate::job::sample_settings(crate::job::Kind::ThisMachine, nodes);
-            settings.encrypt = encrypt;
-            let mut page = crate::output::Page::new(false);
-            crate::output::Human::write(&status_of(&settings), &mut page);
-            let text = page.text();
-            match said {
-                Some(said) => assert!(text.contains(said), "{text}"),
-                None => assert!(!text.contains("payload"), "{text}"),
-            }
         }
     }
 }

@@ -43,15 +43,22 @@ fn device(environment: &Environment) -> Check {
 fn passthrough(environment: &Environment) -> Check {
     let place = environment.tmpdir.clone().unwrap_or_else(|| PathBuf::from("/tmp"));
     let scratch = place.join(format!("hayase-doctor-{}", std::process::id()));
-    match crate::wiring::passthrough::try_out(environment.is_privileged, &scratch) {
-        Ok(()) => Check::ok("passthrough", "the kernel took a file to serve alone"),
-        Err(why) => Check::warn(
-            "passthrough",
-            why,
-            "local files go through the daemon: slower, and with its CPU time",
-            "Linux 6.9 or newer with CONFIG_FUSE_PASSTHROUGH, as root",
-        ),
-    }
+    let why = match crate::wiring::passthrough::try_out(environment.is_privileged, &scratch) {
+        Ok(()) if environment.is_privileged => {
+            return Check::ok("passthrough", "the kernel took a file to serve alone");
+        }
+        // With the capability alone, as setcap(8) gives it, areas are no images.
+        Ok(()) => {
+            "the servers count what users write to areas, so every write passes them".to_owned()
+        }
+        Err(why) => why,
+    };
+    Check::warn(
+        "passthrough",
+        why,
+        "local files go through the daemon: slower, and with its CPU time",
+        "Linux 6.9 or newer with CONFIG_FUSE_PASSTHROUGH, as root",
+    )
 }
 
 fn helper(environment: &Environment) -> Check {

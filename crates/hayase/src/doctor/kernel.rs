@@ -2,6 +2,7 @@
 
 use super::Check;
 use crate::config::Environment;
+use crate::job::is_mapped;
 
 /// Major and minor number of the running kernel.
 pub(super) fn running() -> Option<(u32, u32)> {
@@ -40,6 +41,14 @@ pub(super) fn version() -> Check {
 }
 
 pub(super) fn privilege(environment: &Environment) -> Check {
+    if environment.is_privileged && is_mapped() {
+        return Check::warn(
+            "privilege",
+            "root of a user namespace (a container without privileges)",
+            "no passthrough, no images (sizes are counted)",
+            "run as root of the machine where you may",
+        );
+    }
     if environment.is_privileged {
         return Check::ok("privilege", "root with CAP_SYS_ADMIN");
     }

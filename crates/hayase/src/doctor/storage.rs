@@ -4,13 +4,14 @@ use std::fs::OpenOptions;
 
 use super::Check;
 use crate::config::Environment;
+use crate::job::is_mapped;
 use crate::launch::program;
 
 const COUNTED: &str =
     "areas are directories and sizes are counted: no passthrough limit, no true df";
 
 pub(super) fn checks(environment: &Environment) -> Vec<Check> {
-    if !environment.is_privileged {
+    if !environment.is_privileged || is_mapped() {
         return Vec::new();
     }
     vec![

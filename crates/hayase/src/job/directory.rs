@@ -65,6 +65,13 @@ impl JobDir {
         Self { path: path.into(), held: OnceLock::new() }
     }
 
+    /// The job directory of this user to which `path` leads, held from here on; no link of another user leads there. None
+    /// where no directory is.
+    pub(crate) fn find(path: &Path) -> Result<Option<Self>, JobError> {
+        let found = trust::find_own(path)?;
+        Ok(found.map(|(path, held)| Self { path, held: OnceLock::from(held) }))
+    }
+
     /// Makes the directory and those of its nodes, readable by the owner only.
     pub(crate) fn create(&self, nodes: u16) -> Result<(), JobError> {
         let make = |path: &Path| {
@@ -174,6 +181,11 @@ impl JobDir {
             return Err(JobError::Corrupt { path: self.path.clone(), why });
         }
         Ok(settings)
+    }
+
+    /// Opens a file below it to read.
+    pub(super) fn open(&self, path: &Path) -> io::Result<File> {
+        open_in(self.held.get(), &self.path, path)
     }
 
     /// Writes `job.json` and its copy; durable when it returns.

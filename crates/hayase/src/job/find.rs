@@ -74,13 +74,18 @@ fn by_name(name: &OsStr, runtime: &Path) -> Result<Job, JobError> {
     };
     let path = match (entry, id) {
         (Some(entry), _) => entry,
-        (None, Some(id)) if !as_path.exists() => {
+        (None, Some(id)) if as_path.symlink_metadata().is_err() => {
             return Err(JobError::Unknown { name: id.to_string() });
         }
         _ => as_path.to_owned(),
     };
-    let no_job = || JobError::NotAJob { path: path.clone(), from_environment: false };
-    let dir = JobDir::new(std::fs::canonicalize(&path).map_err(|_| no_job())?);
+    job_at(&path)
+}
+
+/// The job in the directory to which `path` leads.
+pub(crate) fn job_at(path: &Path) -> Result<Job, JobError> {
+    let no_job = || JobError::NotAJob { path: path.to_owned(), from_environment: false };
+    let dir = JobDir::find(path)?.ok_or_else(no_job)?;
     let settings = dir.settings()?;
     Ok(Job { dir, settings })
 }

@@ -15,7 +15,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::json;
 
 use super::left_names::names;
-use super::{Settings, found_mark};
+use super::{JobDir, Settings, found_mark};
 use crate::kept_file;
 
 /// Written into the storage of a job that keeps bytes for [`crate::commands::resume`]: its settings.
@@ -297,13 +297,14 @@ fn resume_file(settings: &Settings) -> PathBuf {
 pub(crate) fn can_resume(settings: &Settings, node: u16) -> bool {
     settings.tier.is_none()
         || !settings.node_storage(node).exists()
-        || kept_in(&settings.job_storage())
+        || kept_file::read_either::<Settings>(&resume_file(settings))
             .is_ok_and(|kept| kept.is_some_and(|kept| kept.mark == settings.mark))
 }
 
-/// The settings of the job whose bytes were kept in `storage`; `None` when none were.
-pub(crate) fn kept_in(storage: &std::path::Path) -> anyhow::Result<Option<Settings>> {
-    Ok(kept_file::read_either(&storage.join(RESUME))?)
+/// The settings of the job whose bytes were kept in a storage; `None` when none were.
+pub(crate) fn kept_in(storage: &JobDir) -> anyhow::Result<Option<Settings>> {
+    let place = storage.path().join(RESUME);
+    Ok(kept_file::read_either_by(&place, |path| storage.open(path))?)
 }
 
 #[cfg(test)]

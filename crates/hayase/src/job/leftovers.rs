@@ -115,12 +115,11 @@ pub(crate) fn detach_areas(settings: &Settings) {
 }
 
 /// Removes what was kept of a job, now that the tier has all of it; `dir` is where it was found.
-pub(crate) fn clean_resumed(settings: &Settings, dir: &Path, removable: Removable) {
+pub(crate) fn clean_resumed(settings: &Settings, dir: &JobDir, removable: Removable) {
     // On one machine without namespaces the images of a killed job are mounted still.
     remove_job_storage(settings);
-    let dir = JobDir::new(dir);
     match dir.settings() {
-        Ok(_) => clean(&Job { dir, settings: settings.clone() }, removable),
+        Ok(_) => clean(&Job { dir: dir.clone(), settings: settings.clone() }, removable),
         Err(JobError::NotAJob { .. }) => {}
         Err(error) => tracing::warn!("the job directory stays: {}", error.with_help()),
     }

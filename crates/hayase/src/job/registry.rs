@@ -139,26 +139,25 @@ impl Registry {
         let entries = entries.into_iter().flatten().flatten().take(ENTRIES_MAX);
         entries.filter_map(|entry| {
             let path = self.jobs.join(entry.file_name());
-            let target = match fs::canonicalize(&path) {
-                Ok(target) => target,
-                Err(error) => {
-                    // A storage that does not answer now may be there later.
-                    if let (io::ErrorKind::NotFound, Some(held)) = (error.kind(), &self.held) {
-                        let _ = held.remove_link(&entry.file_name());
-                    }
-                    return None;
+            let found = JobDir::find(&path).and_then(|dir| {
+                dir.map(|dir| Ok(Job { settings: dir.settings()?, dir })).transpose()
+            });
+            match found {
+                Ok(Some(job)) => Some(Ok(job)),
+                Ok(None) => {
+                    let _ = self.held.as_ref().map(|held| held.remove_link(&entry.file_name()));
+                    None
                 }
-            };
-            let dir = JobDir::new(target);
-            Some(match dir.settings() {
-                Ok(settings) => Ok(Job { dir, settings }),
                 Err(JobError::Foreign { path: target, why, .. }) => {
                     // A link to what is somebody else's; a job directory itself is not to be removed.
                     let is_theirs = matches!(why, Distrust::Owner(_)) && path.is_symlink();
-                    Err(JobError::Foreign { path: target, why, entry: is_theirs.then_some(path) })
+                    let entry = is_theirs.then_some(path);
+                    Some(Err(JobError::Foreign { path: target, why, entry }))
                 }
-                Err(error) => Err(error),
-            })
+                // A storage that does not answer now may be there later.
+                Err(JobError::Io { .. }) => None,
+                Err(error) => Some(Err(error)),
+            }
         })
     }
 }

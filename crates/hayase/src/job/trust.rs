@@ -40,14 +40,19 @@ const STICKY: u32 = 0o1000;
 
 /// A directory if it is there. Refuses one that another user made, can write to, or can replace.
 pub(crate) fn expect_own(dir: &Path) -> Result<Option<Held>, JobError> {
-    let Some(Place { held, found, .. }) = walk(dir)? else { return Ok(None) };
+    Ok(find_own(dir)?.map(|(_, held)| held))
+}
+
+/// The same, with the path without links of what was looked at.
+pub(crate) fn find_own(dir: &Path) -> Result<Option<(PathBuf, Held)>, JobError> {
+    let Some(Place { path, held, found }) = walk(dir)? else { return Ok(None) };
     if found.st_uid != rustix::process::geteuid().as_raw() {
-        return refuse(dir, Distrust::Owner(found.st_uid));
+        return refuse(&path, Distrust::Owner(found.st_uid));
     }
     if found.st_mode & OTHERS_WRITE != 0 {
-        return refuse(dir, Distrust::OthersWrite);
+        return refuse(&path, Distrust::OthersWrite);
     }
-    Ok(Some(held))
+    Ok(Some((path, held)))
 }
 
 /// Refuses a path that other users can lead elsewhere, as far as it is there. The directory that it leads to, if it does.
@@ -97,7 +102,7 @@ pub(crate) fn make_private(path: &Path) -> io::Result<()> {
 
 /// Whether user 0 is not root of the machine: in containers it is often the user who started them, and directories of the
 /// machine's root belong to nobody.
-fn is_mapped() -> bool {
+pub(crate) fn is_mapped() -> bool {
     let map = fs::read_to_string("/proc/self/uid_map");
     map.is_ok_and(|map| !map.split_ascii_whitespace().eq(ALL_USERS))
 }
@@ -147,8 +152,8 @@ impl Way {
         let whole = std::path::absolute(path).map_err(JobError::io("find", path))?;
         let top = Held::top().map_err(JobError::io("look at", "/"))?;
         let mut at = vec![Place::of(PathBuf::from("/"), top)?];
-        self.check(path, &whole, &at[0], false)?;
         let (mut left, mut links) = (steps(&whole), 0);
+        self.check(path, &at[0], left.len() == 1, false)?;
         while let Some(step) = left.pop_front() {
             match step.to_str() {
                 Some("/") => at.truncate(1),
@@ -159,7 +164,7 @@ impl Way {
                     let Some(next) = self.step(path, above, &step, mounts)? else {
                         return Ok(None);
                     };
-                    self.check(path, &whole, &next, above.is_public())?;
+                    self.check(path, &next, left.is_empty(), above.is_public())?;
                     match FileType::from_raw_mode(next.found.st_mode) {
                         FileType::Directory => at.push(next),
                         FileType::Symlink if links == LINKS_MAX => {
@@ -200,25 +205,29 @@ impl Way {
         Place::of(next, held).map(Some)
     }
 
-    /// Refuses what others have made, or can replace.
+    /// Refuses what others have made, or can replace; `is_last`: nothing of the way follows, unless this is a link.
     fn check(
         &self,
         path: &Path,
-        whole: &Path,
         place: &Place,
+        is_last: bool,
         is_public: bool,
     ) -> Result<(), JobError> {
         let Place { path: at, found, .. } = place;
-        let is_last = at == whole;
+        let is_link = FileType::from_raw_mode(found.st_mode) == FileType::Symlink;
+        let is_end = is_last && !is_link;
         if !self.trusts(found, is_public) {
-            let above = || Distrust::Above { at: at.clone(), user: found.st_uid };
-            return refuse(path, if is_last { Distrust::Owner(found.st_uid) } else { above() });
+            if is_end {
+                return refuse(at, Distrust::Owner(found.st_uid));
+            }
+            return refuse(path, Distrust::Above { at: at.clone(), user: found.st_uid });
         }
         let (is_open, is_sticky) = modes(found);
-        let is_link = FileType::from_raw_mode(found.st_mode) == FileType::Symlink;
         if self.is_root && is_open && !is_sticky && !is_link {
-            let above = || Distrust::Replaceable(at.clone());
-            return refuse(path, if is_last { Distrust::OthersWrite } else { above() });
+            if is_end {
+                return refuse(at, Distrust::OthersWrite);
+            }
+            return refuse(path, Distrust::Replaceable(at.clone()));
         }
         Ok(())
     }

@@ -17,7 +17,7 @@ use crate::commands::up::UpArgs;
 use crate::config::Environment;
 use crate::job::{
     Job, JobDir, JobError, JobId, Kind, Reach, Registry, SETTINGS_FORMAT, Settings, TierSettings,
-    TransportName, expect_safe_way, whole_safe_way,
+    TransportName, expect_safe_way, is_mapped, whole_safe_way,
 };
 use crate::moment;
 use crate::process::{ProcessId, boot_id, pid_namespace};
@@ -176,7 +176,8 @@ pub(crate) fn plan(args: &UpArgs, environment: &Environment) -> anyhow::Result<P
         Some(dir) => std::path::absolute(dir)?,
         None => registry.entry(&job),
     };
-    let image = environment.is_privileged && !args.no_image;
+    // No kernel lets root of a user namespace mount XFS.
+    let image = environment.is_privileged && !is_mapped() && !args.no_image;
     let mut settings = Settings {
         format: SETTINGS_FORMAT,
         job,

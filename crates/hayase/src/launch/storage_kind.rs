@@ -8,7 +8,7 @@ use std::path::Path;
 const POOR: &[(u64, &str, &str)] = &[
     (0x0102_1994, "tmpfs", "the areas use memory of the node"),
     (0x8584_58f6, "ramfs", "the areas use memory of the node"),
-    (0x794c_7630, "an overlay", OVERLAY),
+    (0x794c_7630, "an overlay", "it ends with its container"),
     (0x6969, "NFS", NETWORK),
     (0x0bd0_0bd0, "Lustre", NETWORK),
     (0x4750_4653, "GPFS", NETWORK),
@@ -17,9 +17,6 @@ const POOR: &[(u64, &str, &str)] = &[
     (0xff53_4d42, "CIFS", NETWORK),
     (0xfe53_4d42, "SMB", NETWORK),
 ];
-
-const OVERLAY: &str =
-    "it ends with its container, and kernels may refuse passthrough to files on it";
 
 const NETWORK: &str = "the areas are not on a disk of the node, and nodes may share one directory";
 

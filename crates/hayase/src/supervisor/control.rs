@@ -74,7 +74,7 @@ pub(crate) enum Reply {
 /// A node as its supervisor sees it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) struct NodeState {
-    /// What it told when it came up; `None` while it does.
+    /// What it told when it came up, with the way of its mount to files as it is now; `None` while it comes up.
     pub(crate) ready: Option<Ready>,
     /// Process number of `serve`, or how it ended.
     pub(crate) server: DaemonState,

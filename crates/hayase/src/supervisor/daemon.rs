@@ -27,7 +27,7 @@ pub(crate) struct Daemon {
     name: &'static str,
     child: Child,
     handle: Option<Handle>,
-    /// What it says until it is ready.
+    /// What it says: when it is ready, and when something changed.
     pub(crate) lines: Lines,
     ended: Option<Ended>,
 }
@@ -122,7 +122,7 @@ impl Daemon {
             match serde_json::from_str(&line) {
                 Ok(DaemonSaid::Ready(told)) => return Ok(Some(told)),
                 Ok(DaemonSaid::Failed(failure)) => return Err(DaemonFailed(failure).into()),
-                Err(_) => tracing::warn!("{} said: {line}", self.name),
+                Ok(DaemonSaid::Changed(_)) | Err(_) => tracing::warn!("{} said: {line}", self.name),
             }
         }
         if self.lines.is_at_end() {
@@ -133,6 +133,18 @@ impl Daemon {
             return Err(DaemonFailed(Failure { what, help: None, tail }).into());
         }
         Ok(None)
+    }
+
+    /// How it serves files by now; `None` when that has not changed since it was asked last.
+    pub(crate) fn changed(&mut self) -> Option<MountTold> {
+        let mut last = None;
+        while let Some(line) = self.lines.next() {
+            match serde_json::from_str(&line) {
+                Ok(DaemonSaid::Changed(told)) => last = Some(told),
+                Ok(_) | Err(_) => tracing::warn!("{} said: {line}", self.name),
+            }
+        }
+        last
     }
 
     /// Takes note of its end; `Some` when it is new.

@@ -442,7 +442,13 @@ impl Keeper {
         }
     }
 
-    fn state(&self) -> NodeState {
+    /// As it is now: what the mount has said since it was ready counts.
+    fn state(&mut self) -> NodeState {
+        if let (Some(mount), Some(ready)) = (&mut self.mount, &mut self.ready)
+            && let Some(told) = mount.changed()
+        {
+            ready.mount = told;
+        }
         let of = |daemon: &Option<Daemon>| {
             daemon.as_ref().map_or(DaemonState::NotStarted, Daemon::state)
         };
@@ -622,6 +628,25 @@ mod tests {
         let state = keeper.mount.as_ref().unwrap().state();
         assert!(matches!(state, DaemonState::Ended(_)), "{state:?}");
         assert!(keeper.mount_restarts.due().is_none());
+    }
+
+    #[test]
+    fn what_a_mount_says_later_is_its_state() {
+        let place = tempfile::tempdir().unwrap();
+        let (mut keeper, _held) = keeper(place.path());
+        let says = r#"echo '{"ready":{"path":"passthrough","why":""}}'
+            echo '{"changed":{"path":"fuse","why":"refused"}}'"#;
+        let mount = ended(&keeper, MOUNT, says);
+        let told = keeper.take_in(MOUNT, mount);
+        assert!(told.is_err(), "it has ended");
+        keeper.ready = Some(Ready {
+            mount: MountTold { path: "passthrough".to_owned(), ..MountTold::default() },
+            ..ready()
+        });
+        for _ in 0..2 {
+            let mount = keeper.state().ready.unwrap().mount;
+            assert_eq!((mount.path.as_str(), mount.why.as_str()), ("fuse", "refused"));
+        }
     }
 
     #[test]

@@ -32,7 +32,7 @@ pub(crate) struct Ready {
     pub(crate) cache: Option<PathBuf>,
     /// What keeps the areas to their sizes: `image` or `counted`.
     pub(crate) limiter: String,
-    /// What the mount told when it was ready.
+    /// How the mount serves files: what it said last.
     pub(crate) mount: MountTold,
     /// What became of interrupts that it was to move.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -50,6 +50,8 @@ pub(crate) enum DaemonSaid {
     Ready(Option<MountTold>),
     /// It does not.
     Failed(Failure),
+    /// The mount serves files in another way than it said before.
+    Changed(MountTold),
 }
 
 /// How a mount serves files whose bytes are on its node.

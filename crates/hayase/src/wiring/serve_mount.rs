@@ -13,17 +13,17 @@ use tokio::signal::unix::{SignalKind, signal};
 
 use crate::job::{JobDir, KernelProfile as Asked, MmapShared, Names, Settings};
 use crate::launch::mounts::MOUNT_NAME;
-use crate::supervisor::said::MountTold;
+use crate::supervisor::said::{DaemonSaid, MountTold};
 
 /// How long a busy mount is waited for when a signal ends us; then it is detached.
 const BUSY_PATIENCE: Duration = Duration::from_millis(100);
 
-/// Mounts and serves until it is unmounted or a signal ends it; calls `ready` once.
+/// Mounts and serves until it is unmounted or a signal ends it; calls `say` when it is ready, and with each change after that.
 pub(crate) fn serve_mount(
     dir: &JobDir,
     settings: &Settings,
     node: u16,
-    ready: impl FnOnce(MountTold) -> anyhow::Result<()>,
+    say: impl Fn(DaemonSaid) -> anyhow::Result<()> + Send + Sync + 'static,
 ) -> anyhow::Result<()> {
     let volume = area(dir, settings, node)?;
     let mounted = mount(Arc::new(volume), settings, settings.shared_mount(node))?;
@@ -36,16 +36,50 @@ pub(crate) fn serve_mount(
             Some(mount(Arc::new(tree), settings, settings.local_mount(node))?)
         }
     };
-    let told = match mounted.passthrough() {
-        PassthroughState::Used => MountTold { path: "passthrough".to_owned(), why: String::new() },
-        state => MountTold {
-            path: "fuse".to_owned(),
-            why: state.describe().trim_start_matches("off: ").to_owned(),
-        },
-    };
+    let passthrough = mounted.passthrough();
     unmount_on_signal(mounted.unmounter(), Stuck::Serves, || {})?;
-    ready(told)?;
+    let ways = Ways::of(settings, node);
+    say(DaemonSaid::Ready(Some(ways.told(passthrough))))?;
+    mounted.on_passthrough_change(passthrough, move |state| {
+        if let Err(error) = say(DaemonSaid::Changed(ways.told(state))) {
+            tracing::warn!(
+                "the supervisor does not hear that passthrough is {}: {error:#}",
+                state.describe()
+            );
+        }
+    });
     mounted.wait().context("serve the mount")
+}
+
+/// How a node serves files whose bytes are on it, as `status` shows it.
+#[derive(Clone, Copy)]
+struct Ways {
+    has_storage: bool,
+    has_images: bool,
+}
+
+impl Ways {
+    fn of(settings: &Settings, node: u16) -> Self {
+        Self { has_storage: settings.has_storage(node), has_images: settings.image }
+    }
+
+    /// With passthrough as the mount has it.
+    fn told(self, state: PassthroughState) -> MountTold {
+        let why = match (state, self) {
+            (PassthroughState::Used, Self { has_storage: false, .. }) => {
+                "all files are on other nodes"
+            }
+            // Every write has to pass the server.
+            (PassthroughState::Used, Self { has_images: false, .. }) => {
+                "the servers count the sizes of areas that are no images"
+            }
+            (state, _) => state.describe().trim_start_matches("off: "),
+        };
+        match why {
+            "used" => MountTold { path: "passthrough".to_owned(), why: String::new() },
+            why => MountTold { path: "fuse".to_owned(), why: why.to_owned() },
+        }
+    }
 }
 
 /// The area, as a process of its own for the node's server: no mount is told what another holds.
@@ -124,5 +158,25 @@ fn profile(asked: Option<Asked>) -> KernelProfile {
         Some(Asked::V6_1) => KernelProfile::V6_1,
         Some(Asked::V6_6) => KernelProfile::V6_6,
         Some(Asked::V6_9) => KernelProfile::V6_9,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn passthrough_is_told_where_a_file_can_have_it() {
+        let check = |has_storage, has_images, state, path: &str, why: &str| {
+            let told = Ways { has_storage, has_images }.told(state);
+            assert_eq!(told.path, path, "{state:?}");
+            assert!(told.why.contains(why) && told.why.is_empty() == why.is_empty(), "{told:?}");
+        };
+        use PassthroughState::{NoPrivilege, Refused, Used};
+        check(true, true, Used, "passthrough", "");
+        check(true, true, Refused, "fuse", "refused a part");
+        check(true, false, Used, "fuse", "no images");
+        check(true, false, NoPrivilege, "fuse", "CAP_SYS_ADMIN");
+        check(false, true, Used, "fuse", "on other nodes");
     }
 }

@@ -63,6 +63,9 @@ pub(crate) struct Served {
     /// Which transport it speaks to the others, and why.
     #[serde(default)]
     pub(crate) network: String,
+    /// Its processors are fast enough to authenticate the bytes of files on their way.
+    #[serde(default)]
+    pub(crate) authenticates: bool,
     /// Its memory.
     pub(crate) resident_bytes: u64,
     /// Milliseconds of CPU since its start.
@@ -337,6 +340,7 @@ impl From<ServerStatus> for Served {
             bytes_gathered: status.bytes_gathered,
             io: status.io,
             network: status.network,
+            authenticates: status.authenticates,
             resident_bytes: status.resident_bytes,
             cpu_ms: status.process.cpu_ms,
             read_calls: status.process.read_calls,

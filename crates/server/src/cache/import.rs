@@ -98,11 +98,16 @@ impl Node {
             (StoredKind::Symlink, _) => (Layout::None, 0o777),
             _ => (Layout::None, imported.mode),
         };
+        let acls = match kind {
+            StoredKind::Symlink => None,
+            _ => self.cache()?.lists.unknown(),
+        };
         let mut inode = Inode {
             mode,
             uid: rustix::process::geteuid().as_raw(),
             gid: rustix::process::getegid().as_raw(),
             layout,
+            acls,
             target: imported.target.clone(),
             size: imported.target.as_ref().map_or(0, |target| target.len() as u64),
             name: Some((place.parent, place.name.clone())),

@@ -15,7 +15,7 @@ use hayase_wire::message::{
 };
 use tokio::time::Instant;
 
-use super::names::{TIER_MODE, is_flushed};
+use super::names::is_flushed;
 use super::paths::key;
 use super::tombstones::{shown, version_at};
 use super::{Cache, wire_version};
@@ -323,12 +323,10 @@ impl Node {
         }
         let inode = ops::get_inode(&self.names.begin(), ino).map_err(meta_refused)?;
         let Some(inode) = inode.filter(|inode| is_flushed(&inode.layout)) else { return Ok(()) };
-        let Some((parent, name)) = inode.name else { return Ok(()) };
+        let Some((parent, name)) = inode.name.clone() else { return Ok(()) };
         let path = self.tier_path_of(&Place { parent, name }).await?;
         if cache.record(ino).is_none() && self.inode(ino).is_ok() {
-            let layout = inode.layout.clone();
-            let record = LedgerRecord::new(ino, path, inode.mode & TIER_MODE);
-            cache.put(LedgerRecord { layout, ..record })?;
+            cache.put(cache.lists.record(&inode, path))?;
             cache.work.notify_one();
         }
         Ok(())

@@ -26,12 +26,10 @@ use super::object_moves::{Move, Moved, as_told_now, conflict_paths, gone_is_fine
 use super::paths::key;
 use super::tombstones::{shown, version_at};
 use super::{CACHE_NAME, Cache, stored_version, tier_refused, version_of, wire_version};
+use crate::acl::chmod;
 use crate::convert::stored_time;
 use crate::limits::{CACHE_HOLD, FETCH_PAUSE};
 use crate::node::{Node, libc_errno, unexpected};
-
-/// Rights that a tier keeps.
-pub(super) const TIER_MODE: u32 = 0o777;
 
 /// Whether a file has bytes of its own, which come to the tier.
 pub(super) fn is_flushed(layout: &Layout) -> bool {
@@ -77,11 +75,17 @@ impl Node {
         match node.kind {
             FileKind::Regular => self.wait_for_room().await?,
             FileKind::Directory => {
-                let attributes = Attributes { mode: Some(node.mode & TIER_MODE), mtime: None };
+                let mode = cache.lists.mode(node.mode, node.acls.as_deref());
+                let attributes = Attributes { mode: Some(mode), mtime: None };
+                let lists = cache.lists.of_new(node.acls.as_deref());
                 let make = move |tier: &dyn Tier| match tier.tree() {
                     Some(tree) => tree
                         .make_directory(&key)
-                        .and_then(|()| tree.set_directory(&key, attributes)),
+                        .and_then(|()| tree.set_directory(&key, attributes))
+                        .and_then(|()| match lists.is_empty() {
+                            true => Ok(()),
+                            false => tier.change_user_xattrs(&key, &lists),
+                        }),
                     None => match tier.marks() {
                         Some(marks) => marks.mark_directory(&key, attributes),
                         None => Ok(()), // It is there when something lies in it.
@@ -109,10 +113,8 @@ impl Node {
         let above = self.known_path(node.parent)?;
         let above = above.ok_or_else(|| Refused::because(libc_errno::EIO, "its path is lost"))?;
         let path = super::paths::join(&above, &node.name);
-        let (ino, mode) = (inode.ino, inode.mode & TIER_MODE);
-        cache.active(ino).is_name_known.set(true);
-        let layout = inode.layout.clone();
-        cache.put(LedgerRecord { layout, ..LedgerRecord::new(ino, path, mode) })
+        cache.active(inode.ino).is_name_known.set(true);
+        cache.put(cache.lists.record(inode, path))
     }
 
     /// Before a name goes: directories and links go from the tier.
@@ -497,7 +499,11 @@ impl Node {
             SetTime::Now => system_time(stored_time(self.now())),
             SetTime::To(time) => system_time(stored_time(time)),
         });
-        let mode = change.mode.map(|mode| mode & TIER_MODE);
+        let mode = change.mode.map(|mode| {
+            let mut after = inode.clone();
+            chmod(&mut after, mode);
+            cache.lists.mode(after.mode, after.acls.as_deref())
+        });
         let attributes = Attributes { mode, mtime };
         if inode.kind == hayase_store::FileKind::Directory {
             return self.set_directory(inode, attributes).await;

@@ -270,6 +270,22 @@ mod tests {
         }
     }
 
+    /// Its identity in a bucket is that of its bytes.
+    #[test]
+    fn objects_of_equal_bytes_in_a_bucket_are_no_finished_move() {
+        let check = |below: Memory, expected| {
+            put(&below, "from", b"equal");
+            put(&below, "to", b"equal");
+            let [from, to] = [key("from"), key("to")];
+            let [object, there] = [&from, &to].map(|key| below.stat(key).unwrap());
+            let copy = ObjectMeta { identity: object.identity, mode: 0o600, ..there };
+            let is_copy = is_copy(&below, (&from, object), (&to, copy)).unwrap();
+            assert_eq!(is_copy, expected);
+        };
+        check(Memory::flat(), false);
+        check(Memory::new(), true);
+    }
+
     #[test]
     fn a_move_that_was_done_is_not_done_again() {
         for below in [Memory::new(), Memory::flat()] {

@@ -76,7 +76,8 @@ fn tombstones_do_not_hide_the_files_that_they_wait_for() {
     let cache = cache();
     let dir = |number: u64| InodeId(50_000 + number % 2).in_cache();
     let tombstone = |number: u64| {
-        let buried = hayase_store::Buried { parent: dir(number), ino: InodeId(1).in_cache() };
+        let (parent, ino) = (dir(number), InodeId(1).in_cache());
+        let buried = hayase_store::Buried { parent, ino, is_renamed: false };
         let path = format!("d{}/{number}", number % 2).into_bytes();
         LedgerRecord::tombstone(InodeId(number).in_cache(), path, buried, None, None)
     };
@@ -94,6 +95,33 @@ fn tombstones_do_not_hide_the_files_that_they_wait_for() {
     cache.unbury(&tombstone(100));
     assert!(cache.tombstones_of(b"d0/100").is_empty());
     assert_eq!(cache.tombstones_after(InodeId(0), 1), [InodeId(101).in_cache()]);
+}
+
+/// The server of the file may stay away for long in the middle of a rename in the tier, and that of the name be started
+/// again: the tier shows the file under both names, and with an identity that nobody knows.
+#[test]
+fn the_old_name_of_a_renamed_file_stays_hidden_over_a_restart() {
+    let at = |seconds| Time { seconds, nanos: 5 };
+    let version =
+        |identity, size, mtime| hayase_store::TierVersion { identity, size, mtime, mode: 0o640 };
+    for is_renamed in [true, false] {
+        let device = Arc::new(MemoryDevice::new());
+        let known = Some(version(4, 7, at(1)));
+        let (parent, ino) = (InodeId::CACHE_ROOT, InodeId(1).in_cache());
+        let buried = hayase_store::Buried { parent, ino, is_renamed };
+        let number = InodeId(100).in_cache();
+        let tombstone = LedgerRecord::tombstone(number, b"f".to_vec(), buried, known, None);
+        opened(Arc::clone(&device) as _, "first").bury(&tombstone).unwrap();
+        let cache = opened(device, "first");
+        assert!(cache.hides(b"f", &version(4, 7, at(1))));
+        assert_eq!(cache.hides(b"f", &version(5, 7, at(1))), is_renamed);
+        for other in [version(5, 8, at(1)), version(5, 7, at(2))] {
+            assert!(!cache.hides(b"f", &other), "somebody else's");
+        }
+        assert!(!cache.hides(b"g", &version(5, 7, at(1))), "another name");
+        cache.unbury(&tombstone);
+        assert!(!cache.hides(b"f", &version(5, 7, at(1))));
+    }
 }
 
 /// Nobody syncs a copy, and the record that calls it clean may be durable.

@@ -128,7 +128,10 @@ impl Cache {
         let is_recent = |at: Instant| at.elapsed() < SYNC_DEADLINE;
         gone.is_some_and(is_recent)
             || moved.is_some_and(is_recent)
-            || self.tombstones_of(path).iter().any(|one| one.is_ours(identity, size, mtime))
+            || self
+                .tombstones_of(path)
+                .iter()
+                .any(|one| one.is_ours(identity, size, mtime) || one.may_be_on_its_way(size, mtime))
     }
 }
 
@@ -187,7 +190,7 @@ impl Node {
             return Ok(PeerReply::Done); // Said twice.
         }
         let number = self.names.allocate().map_err(meta_refused)?.in_cache();
-        let buried = Buried { parent: place.parent, ino };
+        let buried = Buried { parent: place.parent, ino, is_renamed };
         cache.bury(&LedgerRecord::tombstone(number, path, buried, version, sent))?;
         Ok(PeerReply::Done)
     }

@@ -5,6 +5,8 @@
 //! The checksum of a version is that of the bytes as they were read here, before the tier saw them: what
 //! the kernel writes into a part itself passes no server.
 
+use hayase_layout::Acl;
+use hayase_layout::acl::{ACCESS_NAME, is_acl};
 use hayase_store::{LedgerRecord, PartStat, Time};
 use hayase_tier::{
     Attributes, Key, ObjectMeta, Precondition, Tier, TierError, Upload, Xattrs, if_there,
@@ -78,6 +80,14 @@ impl Sending {
     }
 }
 
+/// The mode that a version of this file is to have, which may come to a tier that keeps no lists.
+pub(crate) fn mode_of(tier: &dyn Tier, record: &LedgerRecord) -> u32 {
+    let list = record.xattrs.changes.get(ACCESS_NAME).cloned().flatten();
+    let list = list.filter(|_| !tier.capabilities().acls);
+    let acl = list.and_then(|value| Acl::parse(&value).ok().flatten());
+    acl.map_or(record.mode, |acl| acl.mode_alone())
+}
+
 /// Sends all bytes of `source` to `key`, where they are not seen before [`commit`]. Reads and writes
 /// [`FLUSH_BYTES`] at a time, from multiples of it.
 pub(crate) fn send(
@@ -121,11 +131,13 @@ pub(crate) fn commit(
         Some(ours) => Precondition::Matches(ours.identity),
         None => Precondition::absent(tier, sent.stat.size),
     };
+    let keeps = tier.capabilities();
     let below = match found.is_some() && record.has_xattrs_of_version() {
-        true if tier.capabilities().xattrs => tier.user_xattrs(key)?,
+        true if keeps.xattrs || keeps.acls => tier.user_xattrs(key)?,
         _ => Xattrs::new(),
     };
-    let xattrs = record.xattrs.over(below);
+    let mut xattrs = record.xattrs.over(below);
+    xattrs.retain(|name, _| keeps.acls || !is_acl(name));
     if !xattrs.is_empty() {
         sent.upload.set_user_xattrs(&xattrs)?;
     }

@@ -298,7 +298,8 @@ impl Node {
         let is_frozen = source.is_frozen();
         // The mark is durable before the tier has what it speaks of: or, after a power cut, that would look like
         // somebody else's version.
-        let sending = self.send(cache, ino, source, &path, record.mode);
+        let mode = gather::mode_of(&*cache.tier, &record);
+        let sending = self.send(cache, ino, source, &path, mode);
         let (sent, marked) = tokio::join!(sending, self.ledger_durable(cache));
         let sent = match sent {
             Err(_) if is_overtaken() => return Ok(Outcome::Overtaken),

@@ -12,7 +12,8 @@
 //! answered may miss one only if its node did not answer (or was lost); each is written in the end, or its node told
 //! EIO for it, and that only if it did not answer while another wrote, or was lost; no write is written over a later
 //! one. The home may be started anew, so may the server of a node. What was handed on lands in two steps, as on a disk.
-//! Rooms: [`steps`] that can be taken and what is checked after each, [`runs`] of some jobs.
+//! Rooms: [`steps`] that can be taken and what is checked after each, [`numbers`] that make no difference, [`runs`] of
+//! some jobs.
 //! Not here: locks and membership, sizes (`tests/sim` has all of them together), kernels with their own rules of opens,
 //! two mounts of one node (their own server sees to them: `beside.rs`), and looks within the grace before anybody has
 //! told that it has the file open (they may be shown less: here they wait).
@@ -24,6 +25,7 @@ use hayase_wire::message::{Access, Grants, OpenKind, Opening, StillOpen};
 
 use super::{Effect, Event, Home};
 
+mod numbers;
 mod runs;
 mod steps;
 

@@ -7,8 +7,9 @@
 use std::os::fd::OwnedFd;
 use std::rc::Rc;
 
+use hayase_layout::acl::DEFAULT_NAME;
 use hayase_layout::placement::{ServerUse, Wish, place};
-use hayase_layout::{ByteCount, InodeId, Layout, ServerId};
+use hayase_layout::{Acl, Acls, ByteCount, InodeId, Layout, ServerId};
 use hayase_store::namespace::Inode;
 use hayase_wire::message::{
     Binding, Created, Entry, FileKind, Grants, NewNode, NodeReply, OnceId, Opened, Opening,
@@ -16,7 +17,7 @@ use hayase_wire::message::{
 };
 
 use super::NodeAnswer;
-use crate::acl::inherit;
+use crate::acl::{self, inherit};
 use crate::clients::Process;
 use crate::convert;
 use crate::given_up::given_up;
@@ -85,8 +86,26 @@ impl Node {
                 self.entry(node.parent).await.map(|found| (found.attr.policy, found.attr.acls))?
             }
         };
+        let acls = match acls {
+            Some(acls) if acls.in_tier => self.default_list(node.parent).await?,
+            acls => acls,
+        };
         let node = inherit(node, acls.as_deref());
         Ok(NewNode { policy: ParentPolicy::Known(policy), ..node })
+    }
+
+    /// Of a directory that was taken from a tier, of whose lists its home does not know yet.
+    async fn default_list(self: &Rc<Self>, dir: InodeId) -> Result<Option<Box<Acls>>, Refused> {
+        let name = DEFAULT_NAME.to_vec();
+        match self.ask(dir.home(), PeerRequest::GetXattr { ino: dir, name }).await {
+            Ok(PeerReply::Value(value)) => {
+                let default = Acl::parse(&value).map_err(acl::refused)?;
+                Ok(Acls { default, ..Acls::default() }.kept())
+            }
+            Ok(other) => Err(unexpected(&other)),
+            Err(refused) if refused.errno == libc_errno::ENODATA => Ok(None),
+            Err(refused) => Err(refused),
+        }
     }
 
     /// A new file, or the one that has this name. True: it is new.

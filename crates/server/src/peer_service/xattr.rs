@@ -9,7 +9,7 @@ use hayase_wire::message::{Name, OnceId, PeerReply, Refused, XattrMode};
 use super::Answer;
 use super::inode::ATTR;
 use crate::acl::{AclChange, acl_names, acl_value};
-use crate::cache::xattrs::XattrChange;
+use crate::cache::xattrs::{Bearer, XattrChange};
 use crate::convert::{meta_refused, stored_time};
 use crate::node::{Node, libc_errno};
 
@@ -17,7 +17,8 @@ impl Node {
     pub(super) async fn get_xattr(self: &Rc<Self>, ino: InodeId, name: &Name) -> Answer {
         let inode = self.inode(ino)?;
         if let Some(cache) = self.cached(ino) {
-            return self.cached_xattr(cache, &inode, name).await.map(PeerReply::Value);
+            let bearer = Bearer { node: self, cache, inode: &inode };
+            return bearer.value(name).await.map(PeerReply::Value);
         }
         if let Some(value) = acl_value(&inode, name) {
             return Ok(PeerReply::Value(value));
@@ -39,7 +40,7 @@ impl Node {
     ) -> Answer {
         let _change = self.home_change(ino, from, ATTR).await;
         if ino.is_cached() {
-            let change = XattrChange { name: name.clone(), value: Some(value), mode };
+            let change = XattrChange { name: name.clone(), value: Some(value), mode, rights: None };
             return self.change_in_cache(ino, change, once).await;
         }
         let acl = AclChange::of(name, Some(&value)).transpose()?;
@@ -64,8 +65,8 @@ impl Node {
     pub(super) async fn list_xattr(self: &Rc<Self>, ino: InodeId) -> Answer {
         let inode = self.inode(ino)?;
         if let Some(cache) = self.cached(ino) {
-            let xattrs = self.cached_xattrs(cache, &inode).await?;
-            return Ok(PeerReply::Names(xattrs.into_keys().collect()));
+            let bearer = Bearer { node: self, cache, inode: &inode };
+            return bearer.names().await.map(PeerReply::Names);
         }
         let mut names = ops::list_xattr(&self.names.begin(), ino).map_err(meta_refused)?;
         names.extend(acl_names(&inode));
@@ -80,11 +81,12 @@ impl Node {
         once: Option<OnceId>,
     ) -> Answer {
         let _change = self.home_change(ino, from, ATTR).await;
-        let acl = AclChange::of(name, None).transpose()?;
         if ino.is_cached() {
-            let (name, mode) = (name.clone(), XattrMode::Set);
-            return self.change_in_cache(ino, XattrChange { name, value: None, mode }, once).await;
+            let (name, mode, rights) = (name.clone(), XattrMode::Set, None);
+            let change = XattrChange { name, value: None, mode, rights };
+            return self.change_in_cache(ino, change, once).await;
         }
+        let acl = AclChange::of(name, None).transpose()?;
         self.inode(ino)?;
         let now = stored_time(self.now());
         let mut txn = self.names.begin();
@@ -103,12 +105,21 @@ impl Node {
         change: XattrChange,
         once: Option<OnceId>,
     ) -> Answer {
+        let acl = AclChange::of(&change.name, change.value.as_deref()).transpose()?;
         let inode = self.inode(ino)?;
-        self.change_cached_xattr(self.cache()?, &inode, change).await?;
+        let bearer = Bearer { node: self, cache: self.cache()?, inode: &inode };
+        match &acl {
+            Some(list) => bearer.before_list(&change.name, list).await?,
+            None => bearer.change(change).await?,
+        }
         let mut txn = self.names.begin();
         let now = stored_time(self.now());
-        if let Some(inode) = ops::get_inode(&txn, ino).map_err(meta_refused)? {
-            ops::put_inode(&mut txn, &Inode { ctime: now, ..inode }).map_err(meta_refused)?;
+        match (acl, ops::get_inode(&txn, ino).map_err(meta_refused)?) {
+            (Some(list), _) => list.store(&mut txn, ino, now)?,
+            (None, Some(inode)) => {
+                ops::put_inode(&mut txn, &Inode { ctime: now, ..inode }).map_err(meta_refused)?;
+            }
+            (None, None) => {}
         }
         self.record(&mut txn, once, &PeerReply::Done)?;
         txn.commit().map_err(meta_refused)?;

@@ -31,12 +31,16 @@ fn directory(process: &mut Process) -> Attr {
     process.attr(made.ino).expect("there")
 }
 
+fn lists(access: Option<Acl>, default: Option<Acl>) -> Acls {
+    Acls { access, default, in_tier: false }
+}
+
 #[test]
 fn who_knows_nothing_of_a_directory_inherits_its_list() {
     let cluster = Cluster::up(2);
     let dir = directory(&mut cluster.process(0));
     let default = Acl::parse(&longest()).expect("a list");
-    assert_eq!(dir.acls, Some(Box::new(Acls { access: None, default: default.clone() })));
+    assert_eq!(dir.acls, Some(Box::new(lists(None, default.clone()))));
     for node in [0, 1] {
         let mut process = cluster.process(node);
         let mut make = |kind| {
@@ -48,7 +52,7 @@ fn who_knows_nothing_of_a_directory_inherits_its_list() {
         assert_eq!(file.mode, 0o640, "node {node}");
         let mut access = default.clone().expect("a list");
         access.chmod(0o640);
-        assert_eq!(file.acls, Some(Box::new(Acls { access: Some(access), default: None })));
+        assert_eq!(file.acls, Some(Box::new(lists(Some(access), None))));
         let below = make(FileKind::Directory);
         assert_eq!(below.acls.expect("both").default, default);
         let link = make(FileKind::Symlink);

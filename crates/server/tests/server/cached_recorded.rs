@@ -91,7 +91,11 @@ impl Scene {
     /// The tier has what was written, under the one name.
     fn wait_for(&self, path: &str, file: &Recorded) {
         eventually("it is durable", || self.flush(file.ino) == Flushed::Durable);
-        assert!(self.read(path) == Some(file.bytes()), "the tier has other bytes at {path}");
+        assert!(
+            self.read(path) == Some(file.bytes()),
+            "the tier has other bytes at {path}: {:?}",
+            self.names()
+        );
         assert_eq!(self.names(), [path]);
     }
 

@@ -5,6 +5,7 @@
 
 mod acl;
 mod cached;
+mod cached_lists;
 mod cached_recorded;
 mod cached_xattrs;
 mod cluster;

@@ -83,6 +83,34 @@ fn a_loss_is_told_when_it_is_durable_and_not_before() {
     }
 }
 
+/// The same of a node that comes back: a server 0 that forgot it would refuse what that node says.
+#[test]
+fn a_return_is_announced_when_it_is_durable_and_not_before() {
+    let mut cluster = Cluster::up_on_slow_disks(3, None);
+    let (mut on_0, mut on_2) = (cluster.process(0), cluster.process(2));
+    let ino = write_new(&mut on_0, ROOT, "of-0", b"bytes");
+    cluster.kill(1);
+    for process in [&mut on_0, &mut on_2] {
+        eventually("the loss is announced", || lost(process) == [1]);
+    }
+    cluster.disk(0).gate.close();
+    let _ready = cluster.begin_restart(1);
+    let cluster = &cluster;
+    std::thread::scope(|scope| {
+        scope.spawn(|| cluster.tell_nothing(1));
+        cluster.disk(0).gate.until_somebody_waits();
+        let (mut on_0, mut on_2) = asking(WHILE, (on_0, on_2), move |(on_0, on_2)| {
+            assert_eq!((lost(on_0), lost(on_2)), ([1].into(), [1].into()));
+            write_again(on_0, ino, b"other bytes");
+            true
+        });
+        cluster.disk(0).gate.open();
+        for process in [&mut on_0, &mut on_2] {
+            eventually("the return is announced", || lost(process) == NOBODY);
+        }
+    });
+}
+
 /// A sync of a file, and then the reservation of inode numbers, of which the last are used up meanwhile.
 #[test]
 fn a_slow_disk_is_not_a_lost_node() {

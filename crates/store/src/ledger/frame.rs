@@ -15,7 +15,7 @@ use xxhash_rust::xxh3::xxh3_64_with_seed;
 use super::{LedgerError, LedgerRecord, PENDING_XATTRS_BYTES_MAX};
 
 /// Written at the start of every payload, and in the header of every log.
-pub(super) const FORMAT: u8 = 9;
+pub(super) const FORMAT: u8 = 10;
 
 /// Ends every payload.
 const END: u8 = 0xe7;

@@ -118,6 +118,9 @@ pub struct Buried {
     pub parent: InodeId,
     /// The file that had it.
     pub ino: InodeId,
+    /// The file has another one, and may be renamed in the tier: until that has ended it may be seen there under both,
+    /// and has another identity.
+    pub is_renamed: bool,
 }
 
 /// One file whose home is this server. Of a `Whole` one its only part is here.
@@ -233,6 +236,13 @@ impl LedgerRecord {
             self.checksum = Some((version.identity, checksum));
         }
         self.version = Some(version);
+    }
+
+    /// What the tier shows under the path of this tombstone may be a file on its way to another name: what looks as it did.
+    /// Good for not showing it, and not for removing it: a copy looks the same.
+    pub fn may_be_on_its_way(&self, size: u64, mtime: Time) -> bool {
+        let looks = |version: TierVersion| (version.size, version.mtime) == (size, mtime);
+        self.buried.is_some_and(|buried| buried.is_renamed) && self.version.is_some_and(looks)
     }
 
     /// What the tier shows under the path is this file's: the version that is known, or the one that

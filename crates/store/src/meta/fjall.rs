@@ -251,12 +251,17 @@ impl FjallStore {
             }
             // Its worker failed, and does not tell why: at a table, of which the journals still have everything, or at a
             // sync of the journal.
-            fjall::Error::Poisoned => match self.synced.check() {
-                Ok(()) => {
+            // An error is reported once: to this look, to an earlier one or to a sync that this one has waited for.
+            fjall::Error::Poisoned => match (self.synced.check(), self.check_sync(action)) {
+                (Ok(()), Ok(())) => {
                     let source = io::Error::other("a table of them could not be written");
                     MetaError::Failed { action, path, is_whole: true, source }
                 }
-                Err(source) => MetaError::Failed { action, path, is_whole: false, source },
+                (Ok(()), Err(failed)) => failed,
+                (Err(source), _) => {
+                    self.has_failed.store(true, Ordering::Release);
+                    MetaError::Failed { action, path, is_whole: false, source }
+                }
             },
             other => translate(action, &self.path, other),
         }

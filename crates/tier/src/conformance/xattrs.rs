@@ -2,6 +2,9 @@
 
 use std::sync::Arc;
 
+use hayase_layout::Acl;
+use hayase_layout::acl::{ACCESS_NAME, DEFAULT_NAME};
+
 use super::{is_missing, key, put};
 use crate::{Attributes, Key, Precondition, Tier, TierError, Upload, XattrChanges, Xattrs};
 
@@ -40,7 +43,7 @@ pub(super) fn kept(tier: &Arc<dyn Tier>) {
     put(tier, &file, b"old");
     if !tier.capabilities().xattrs {
         let one = xattrs(&[(b"user.a", b"1")]);
-        assert!(is_unsupported(tier.user_xattrs(&file)));
+        assert!(tier.capabilities().acls || is_unsupported(tier.user_xattrs(&file)));
         assert!(is_unsupported(tier.change_user_xattrs(&file, &changes(&[(b"user.a", None)]))));
         assert!(is_unsupported(begin(tier, &file).set_user_xattrs(&one)));
         return;
@@ -93,6 +96,62 @@ pub(super) fn replaced(tier: &Arc<dyn Tier>) {
     check(tier, &file, &[(b"user.b", b"2"), (b"user.c", b"")]);
     put(tier, &file, b"newer");
     check(tier, &file, &[]);
+}
+
+/// Owner, user 7, group, mask and others.
+fn list(bits: [u8; 5]) -> Vec<u8> {
+    let tags = [(1_u16, u32::MAX), (2, 7), (4, u32::MAX), (16, u32::MAX), (32, u32::MAX)];
+    let mut value = 2_u32.to_le_bytes().to_vec();
+    for ((tag, id), bits) in tags.into_iter().zip(bits) {
+        value.extend(tag.to_le_bytes());
+        value.extend(u16::from(bits).to_le_bytes());
+        value.extend(id.to_le_bytes());
+    }
+    value
+}
+
+/// A list and the mode change together, and a new version has the list that it was given.
+pub(super) fn lists(tier: &Arc<dyn Tier>) {
+    let tier = &**tier;
+    let file = key("d/f");
+    put(tier, &file, b"old");
+    if !tier.capabilities().acls {
+        let one = changes(&[(ACCESS_NAME, Some(&list([6, 4, 0, 4, 0])))]);
+        assert!(is_unsupported(tier.change_user_xattrs(&file, &one)));
+        return;
+    }
+    let mode = |name: &Key| tier.stat(name).expect("stat").mode;
+    change(tier, &file, &[(ACCESS_NAME, Some(&list([7, 6, 0, 6, 1])))]);
+    check(tier, &file, &[(ACCESS_NAME, &list([7, 6, 0, 6, 1]))]);
+    assert_eq!(mode(&file), 0o761);
+    tier.set_attributes(&file, Attributes { mode: Some(0o640), mtime: None }).expect("chmod");
+    check(tier, &file, &[(ACCESS_NAME, &list([6, 6, 0, 4, 0]))]);
+    change(tier, &file, &[(ACCESS_NAME, None), (DEFAULT_NAME, None)]);
+    check(tier, &file, &[]);
+    assert_eq!(mode(&file), 0o640, "the mode stays");
+    change(tier, &file, &[(ACCESS_NAME, Some(&list([7, 6, 0, 6, 1])))]);
+    change(tier, &file, &[(ACCESS_NAME, Some(&Acl::of_mode(0o604).to_value()))]);
+    check(tier, &file, &[]);
+    assert_eq!(mode(&file), 0o604, "a list that is a mode");
+    for attributes in [None, Some(0o640)] {
+        let attributes = Attributes { mode: attributes, mtime: None };
+        let mut upload = tier.begin(&file, attributes).expect("begin");
+        upload.set_user_xattrs(&xattrs(&[(ACCESS_NAME, &list([6, 6, 0, 6, 4]))])).expect("set");
+        upload.commit(Precondition::Any).expect("commit");
+        let expected = attributes.mode.map_or([6, 6, 0, 6, 4], |_| [6, 6, 0, 4, 0]);
+        check(tier, &file, &[(ACCESS_NAME, &list(expected))]);
+        assert_eq!(mode(&file), attributes.mode.unwrap_or(0o664));
+    }
+    let directory = key("d");
+    let tree = tier.tree().expect("a tree has lists");
+    let both = (list([7, 4, 0, 4, 0]), list([7, 7, 5, 7, 0]));
+    change(tier, &directory, &[(ACCESS_NAME, Some(&both.0)), (DEFAULT_NAME, Some(&both.1))]);
+    check(tier, &directory, &[(ACCESS_NAME, &both.0), (DEFAULT_NAME, &both.1)]);
+    assert_eq!(tree.directory(&directory).expect("there").mode, 0o740);
+    tree.set_directory(&directory, Attributes { mode: Some(0o750), mtime: None }).expect("chmod");
+    check(tier, &directory, &[(ACCESS_NAME, &list([7, 4, 0, 5, 0])), (DEFAULT_NAME, &both.1)]);
+    change(tier, &directory, &[(DEFAULT_NAME, None)]);
+    check(tier, &directory, &[(ACCESS_NAME, &list([7, 4, 0, 5, 0]))]);
 }
 
 pub(super) fn of_directories(tier: &Arc<dyn Tier>) {

@@ -12,7 +12,7 @@ use super::root::Root;
 use super::{Gfarm, apply, meta};
 use crate::descriptor::write_fully;
 use crate::temporary::with_temporary_name;
-use crate::xattrs::require_user;
+use crate::xattrs::Kept;
 use crate::{Action, Attributes, Key, ObjectMeta, Precondition, TierError, Upload, Xattrs};
 
 /// A new version of `key` on `host`; where that does not work out, or without one, where Gfarm chooses.
@@ -170,7 +170,7 @@ impl Upload for GfarmUpload {
     }
 
     fn set_user_xattrs(&mut self, xattrs: &Xattrs) -> Result<(), TierError> {
-        require_user(xattrs.keys(), || self.root.shown(self.key.as_bytes()))?;
+        Kept::OF_PROGRAMS.require(xattrs.keys(), || self.root.shown(self.key.as_bytes()))?;
         let text =
             |(name, value): (&Vec<u8>, &Vec<u8>)| Ok((CString::new(&**name)?, value.clone()));
         let texts: Result<_, std::ffi::NulError> = xattrs.iter().map(text).collect();

@@ -5,7 +5,7 @@ use std::ffi::CString;
 use super::error::{self, code};
 use super::library::Kind;
 use super::{Gfarm, no_object};
-use crate::xattrs::{is_user, require_user};
+use crate::xattrs::{Kept, is_user};
 use crate::{Action, Key, TierError, XattrChanges, Xattrs};
 
 impl Gfarm {
@@ -86,7 +86,7 @@ impl Gfarm {
         changes: &XattrChanges,
     ) -> Result<(), TierError> {
         let (action, failed) = (Action::SetXattrs, self.failed(Action::SetXattrs, key));
-        require_user(changes.keys(), || self.root.shown(key.as_bytes()))?;
+        Kept::OF_PROGRAMS.require(changes.keys(), || self.root.shown(key.as_bytes()))?;
         self.require_bearer(action, key)?;
         let path = self.root.path(key.as_bytes());
         for (name, value) in changes {

@@ -2,6 +2,7 @@
 
 use std::time::SystemTime;
 
+use super::xattrs::list_follows;
 use super::{Memory, State};
 use crate::{Action, Attributes, DirectoryMeta, Key, TierError, Tree};
 
@@ -54,11 +55,16 @@ impl Tree for Memory {
     }
 
     fn set_directory(&self, key: &Key, attributes: Attributes) -> Result<(), TierError> {
-        let mut state = self.state();
+        let mut guard = self.state();
+        let state = &mut *guard;
         let missing = state.no_directory(Action::Directory, key);
-        let meta = state.directories.get_mut(&directory_name(key)).ok_or(missing)?;
+        let name = directory_name(key);
+        let meta = state.directories.get_mut(&name).ok_or(missing)?;
         meta.mode = attributes.mode.map_or(meta.mode, |mode| mode & 0o777);
         meta.mtime = attributes.mtime.unwrap_or(meta.mtime);
+        if let Some(xattrs) = state.directory_xattrs.get_mut(&name) {
+            list_follows(xattrs, meta.mode);
+        }
         Ok(())
     }
 

@@ -16,6 +16,7 @@ use rustix::io::Errno;
 use super::again;
 use crate::key::{CACHED_TEMPORARY_PREFIX, TEMPORARY_PREFIX};
 use crate::owner::Attachment;
+use crate::xattrs::Kept;
 
 /// Directories remembered as durable; when more are in use, the memory starts anew (it only saves fsyncs).
 const DURABLE_DIRECTORIES_MAX: usize = 65_536;
@@ -41,8 +42,8 @@ pub(super) enum Lasts {
 /// The directory that is the tier.
 #[derive(Debug)]
 pub(super) struct Root {
-    /// The file system of the root does; one that is mounted below is not asked.
-    pub(super) keeps_xattrs: bool,
+    /// Which attributes the file system of the root keeps; one that is mounted below is not asked.
+    pub(super) keeps: Kept,
     directory: OwnedFd,
     pub(super) lasts: Lasts,
     /// Whose unfinished uploads are known as such.
@@ -64,7 +65,7 @@ impl Root {
         let directory = again(|| fs::open(path, flags, Mode::empty()))?;
         let is_nfs = |kind: fs::StatFs| kind.f_type == NFS_SUPER_MAGIC;
         Ok(Self {
-            keeps_xattrs: super::xattrs::are_kept_in(&directory),
+            keeps: super::xattrs::kept_in(&directory),
             opens_make_fresh: fs::fstatfs(&directory).map_or(true, is_nfs),
             directory,
             lasts,

@@ -13,7 +13,7 @@ use super::swap::Swapped;
 use super::{again, apply, meta, no_object, swap, xattrs};
 use crate::descriptor::write_fully;
 use crate::temporary::with_temporary_name;
-use crate::xattrs::require_user;
+use crate::xattrs::Kept;
 use crate::{Action, Attributes, Key, ObjectMeta, Precondition, TierError, Upload, Xattrs};
 
 pub(super) fn begin(
@@ -51,7 +51,7 @@ pub(super) struct PosixUpload {
     attributes: Attributes,
     pub(super) path: String,
     lasts: Lasts,
-    keeps_xattrs: bool,
+    keeps: Kept,
 }
 
 impl Upload for PosixUpload {
@@ -61,11 +61,13 @@ impl Upload for PosixUpload {
 
     /// On the file itself, before its mode: one that nobody may write has them all the same.
     fn set_user_xattrs(&mut self, given: &Xattrs) -> Result<(), TierError> {
-        if !self.keeps_xattrs {
-            return Err(self.failed(Action::SetXattrs, Errno::OPNOTSUPP));
+        self.keeps.require(given.keys(), || self.path.clone())?;
+        for (name, value) in given {
+            let set = xattrs::set(&self.file, &self.path, name, value);
+            let alone = set.map_err(|errno| self.failed(Action::SetXattrs, errno))?;
+            self.attributes.mode = alone.or(self.attributes.mode);
         }
-        require_user(given.keys(), || self.path.clone())?;
-        xattrs::set_all(&self.file, given).map_err(|errno| self.failed(Action::SetXattrs, errno))
+        Ok(())
     }
 
     fn commit(mut self: Box<Self>, precondition: Precondition) -> Result<ObjectMeta, TierError> {
@@ -90,7 +92,7 @@ impl PosixUpload {
             attributes,
             path: root.shown(key.as_bytes()),
             lasts: root.lasts,
-            keeps_xattrs: root.keeps_xattrs,
+            keeps: root.keeps,
         };
         // Refused now rather than after gigabytes; checked again before the switch.
         upload.require_replaceable(Action::Begin)?;

@@ -12,6 +12,7 @@ use data_encoding::BASE64;
 use md5::{Digest, Md5};
 use ring::rand::{SecureRandom, SystemRandom};
 
+use super::aws;
 use super::checksum::Sums;
 use super::credentials::{self, Provider};
 use super::fault::{Answer, Fault, Remedy};
@@ -81,9 +82,6 @@ pub(super) struct Client {
     wait_micros: AtomicU64,
 }
 
-/// Where AWS answers for buckets whose region nobody named.
-const FIRST_REGION: &str = "us-east-1";
-
 impl Client {
     /// Checks settings; speaks to nobody yet.
     pub(super) fn new(settings: S3Settings) -> Result<Self, TierError> {
@@ -115,7 +113,9 @@ impl Client {
         };
         let (patience, acknowledge_at_once) = (settings.patience, settings.acknowledge_at_once);
         Ok(Self {
-            region: RwLock::new(settings.region.clone().unwrap_or_else(|| FIRST_REGION.into())),
+            region: RwLock::new(
+                settings.region.clone().unwrap_or_else(|| aws::FIRST_REGION.into()),
+            ),
             provider: Provider::new(settings.credentials.clone()),
             pool: Pool::new(tls, Manner { patience, acknowledge_at_once }),
             origin,
@@ -243,12 +243,13 @@ impl Client {
     ) -> Result<T, Fault> {
         let region = self.region();
         let head = self.signed_head(request, &region, keys_used)?;
-        let target = Target {
-            tls: self.origin.tls,
-            host: self.origin.host(&region),
-            port: self.origin.port(),
-            address: self.settings.connect_to,
-        };
+        let (tls, host, port) = (self.origin.tls, self.origin.host(&region), self.origin.port());
+        let proxy = self
+            .settings
+            .proxies
+            .to(tls, &host, port)
+            .map_err(|why| Fault::NoKeys(why.to_string()))?;
+        let target = Target { tls, host, port, address: self.settings.connect_to, proxy };
         let patience = request.patience.max(self.settings.patience);
         let begin = Instant::now();
         let mut exchange = self

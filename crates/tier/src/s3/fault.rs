@@ -140,7 +140,7 @@ impl Fault {
         match self {
             Self::Answer(answer) => answer.remedy(),
             Self::Corrupt(_) | Self::Mismatch(_) => again,
-            Self::Transport(error) if tls_fault(error).is_none() => again,
+            Self::Transport(error) if is_worth_another(error) => again,
             Self::Transport(_) | Self::Changed | Self::NoKeys(_) | Self::NotS3 => Remedy::None,
         }
     }
@@ -296,6 +296,11 @@ fn access_key(client: &Client) -> String {
 }
 
 /// What TLS complains of, where that is the reason.
+/// Neither of certificates nor refused by a proxy.
+fn is_worth_another(error: &io::Error) -> bool {
+    tls_fault(error).is_none() && error.kind() != io::ErrorKind::PermissionDenied
+}
+
 fn tls_fault(error: &io::Error) -> Option<String> {
     error.get_ref()?.downcast_ref::<rustls::Error>().map(ToString::to_string)
 }

@@ -51,6 +51,25 @@ pub(super) const RENEW_BEFORE: Duration = Duration::from_secs(300);
 /// Time for the service of the node that hands out credentials; it is near or absent.
 pub(super) const METADATA_PATIENCE: Duration = Duration::from_secs(2);
 
+/// Time for a service on the internet that hands out keys of a role.
+pub(super) const TOKEN_SERVICE_PATIENCE: Duration = Duration::from_secs(10);
+
+/// How often such a service is asked when it is busy, and the first pause; each next one is twice as long.
+pub(super) const BUSY_TRIES: u32 = 3;
+/// See above.
+pub(super) const BUSY_PAUSE: Duration = Duration::from_millis(300);
+
+/// What took longer than this to say where keys are is not asked again within [`KEYS_REST`].
+pub(super) const KEYS_QUICK: Duration = Duration::from_millis(100);
+/// See above.
+pub(super) const KEYS_REST: Duration = Duration::from_secs(30);
+
+/// Time for a program that prints keys; it may ask somebody over the network.
+pub(super) const CREDENTIAL_PROCESS_PATIENCE: Duration = Duration::from_secs(60);
+
+/// What such a program may print.
+pub(super) const CREDENTIAL_PROCESS_BYTES_MAX: usize = 64 << 10;
+
 /// Names of one page as servers give them.
 pub(super) const KEYS_PER_PAGE: usize = 1000;
 

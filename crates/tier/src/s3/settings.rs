@@ -11,7 +11,9 @@ use std::time::Duration;
 
 use hayase_layout::ByteCount;
 
+use super::aws;
 use super::credentials::{CredentialSource, Environment, Profile};
+use super::http::Proxies;
 use super::limits::{PART_BYTES_MAX, PART_BYTES_MIN};
 use crate::{Key, KeyError};
 
@@ -106,6 +108,8 @@ pub struct S3Settings {
     pub credentials: CredentialSource,
     /// Certificates (PEM) to trust instead of the system's.
     pub ca_file: Option<PathBuf>,
+    /// Ways out of this network.
+    pub proxies: Proxies,
     /// Connect here instead of looking up the endpoint's host (tunnels, one of many gateways).
     pub connect_to: Option<SocketAddr>,
     /// Encryption by the server.
@@ -158,6 +162,9 @@ pub enum SettingsError {
     /// Not `http[s]://host[:port]`.
     #[error("invalid endpoint `{0}`: expected https://HOST or http://HOST:PORT, without a path")]
     Endpoint(String),
+    /// A variable names a proxy that we cannot speak to, and the endpoint would be reached through it.
+    #[error("{0}")]
+    Proxy(String),
     /// A variable of ours with a text that it does not know.
     #[error("invalid {name} `{value}`: expected {expected}")]
     Variable {
@@ -192,6 +199,7 @@ impl S3Settings {
             addressing: Addressing::default(),
             credentials: CredentialSource::Anonymous,
             ca_file: None,
+            proxies: Proxies::default(),
             connect_to: None,
             encryption: Encryption::default(),
             customer_key_in_clear: false,
@@ -210,7 +218,7 @@ impl S3Settings {
     }
 
     /// Reads `s3://bucket/prefix`, and from `variable` what other S3 tools read too:
-    /// `AWS_ENDPOINT_URL_S3`, `AWS_ENDPOINT_URL`, `AWS_REGION`, `AWS_DEFAULT_REGION`, `AWS_CA_BUNDLE`,
+    /// `AWS_ENDPOINT_URL_S3`, `AWS_ENDPOINT_URL`, `AWS_REGION`, `AWS_DEFAULT_REGION`, `AWS_CA_BUNDLE`, those of proxies (see [`Proxies`]),
     /// and those of the credentials (see [`Environment`]); then our own, `HAYASE_S3_..`. Region and endpoint may also stand in the
     /// profile files. What is set afterwards on the value wins.
     ///
@@ -224,7 +232,8 @@ impl S3Settings {
         let rest = url.strip_prefix("s3://").ok_or_else(not_s3)?;
         let (bucket, prefix) = rest.split_once('/').unwrap_or((rest, ""));
         let said = |name: &str| variable(name).filter(|value| !value.is_empty());
-        let environment = Environment::read(variable);
+        let proxies = Proxies::read(&said);
+        let environment = Environment { proxies: proxies.clone(), ..Environment::read(variable) };
         let profile = Profile::load(&environment);
         let endpoint = said("AWS_ENDPOINT_URL_S3").or_else(|| said("AWS_ENDPOINT_URL"));
         let mut settings = Self {
@@ -232,7 +241,8 @@ impl S3Settings {
             endpoint: endpoint.or(profile.endpoint),
             region: said("AWS_REGION").or_else(|| said("AWS_DEFAULT_REGION")).or(profile.region),
             ca_file: said("AWS_CA_BUNDLE").map(PathBuf::from),
-            credentials: CredentialSource::Found(environment),
+            proxies,
+            credentials: CredentialSource::Found(Box::new(environment)),
             ..Self::new(bucket)
         };
         variables::apply(&mut settings, &said)?;
@@ -258,7 +268,12 @@ impl S3Settings {
         if !(PART_BYTES_MIN..=PART_BYTES_MAX).contains(&self.part_bytes.get()) {
             return Err(SettingsError::Part(self.part_bytes));
         }
-        Origin::new(self)
+        let origin = Origin::new(self)?;
+        let host = origin.host(self.region.as_deref().unwrap_or(aws::FIRST_REGION));
+        self.proxies
+            .to(origin.tls, &host, origin.port)
+            .map_err(|why| SettingsError::Proxy(why.to_string()))?;
+        Ok(origin)
     }
 }
 
@@ -315,8 +330,7 @@ impl Origin {
     pub(super) fn host(&self, region: &str) -> String {
         let base = match &self.host {
             Some(host) => host.clone(),
-            None if region.starts_with("cn-") => format!("s3.{region}.amazonaws.com.cn"),
-            None => format!("s3.{region}.amazonaws.com"),
+            None => aws::host("s3", region),
         };
         if self.bucket_in_host { format!("{}.{base}", self.bucket) } else { base }
     }

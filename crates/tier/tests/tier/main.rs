@@ -9,4 +9,5 @@ mod s3;
 mod s3_damage;
 mod s3_faults;
 mod s3_kept;
+mod s3_tls;
 mod scripted;

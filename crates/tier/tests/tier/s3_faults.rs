@@ -2,7 +2,6 @@
 //! passes is tried again, and what a person must correct is said.
 
 use std::collections::BTreeMap;
-use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, SystemTime};
 
@@ -15,8 +14,6 @@ use hayase_tier::{
 };
 
 use proptest::prelude::*;
-use rustls::ServerConfig;
-use rustls::pki_types::PrivateKeyDer;
 
 use crate::scripted::{Reply, Request, Scripted, empty_page, error};
 
@@ -24,7 +21,7 @@ fn key(name: &str) -> Key {
     Key::new(name).unwrap()
 }
 
-fn settings(server: &Scripted) -> S3Settings {
+pub(crate) fn settings(server: &Scripted) -> S3Settings {
     S3Settings {
         endpoint: Some(server.endpoint()),
         credentials: CredentialSource::Keys(Credentials::permanent("AK", "secret")),
@@ -36,7 +33,7 @@ fn settings(server: &Scripted) -> S3Settings {
     }
 }
 
-fn is_knock(request: &Request) -> bool {
+pub(crate) fn is_knock(request: &Request) -> bool {
     request.line.contains("max-keys=1&") && !request.line.contains("encoding-type")
 }
 
@@ -52,7 +49,7 @@ fn attach(mut handler: impl FnMut(usize, &Request) -> Reply + Send + 'static) ->
     (server, tier)
 }
 
-const BYTES: &[u8] = b"the bytes of an object, all of them";
+pub(crate) const BYTES: &[u8] = b"the bytes of an object, all of them";
 
 /// Headers of an answer with `BYTES`, or a range of them.
 fn headers(range: Option<(usize, usize)>, etag: &str) -> Vec<(&'static str, String)> {
@@ -67,7 +64,7 @@ fn headers(range: Option<(usize, usize)>, etag: &str) -> Vec<(&'static str, Stri
 const DATE: &str = "Fri, 24 May 2013 00:00:00 GMT";
 
 /// A true answer to a GET.
-fn truth(request: &Request) -> Reply {
+pub(crate) fn truth(request: &Request) -> Reply {
     match request.range() {
         Some((first, last)) => {
             let piece = BYTES[first..=last.min(BYTES.len() - 1)].to_vec();
@@ -77,7 +74,7 @@ fn truth(request: &Request) -> Reply {
     }
 }
 
-fn read(tier: &S3) -> Result<Vec<u8>, TierError> {
+pub(crate) fn read(tier: &S3) -> Result<Vec<u8>, TierError> {
     let reader = tier.open(&key("o"))?;
     let mut bytes = vec![0; 100];
     let count = reader.read_at(0, &mut bytes)?;
@@ -307,7 +304,7 @@ fn keys_that_ended_are_read_anew() {
         }
     });
     let found = Environment { credentials_file: Some(file.clone()), ..Environment::default() };
-    let credentials = CredentialSource::Found(found);
+    let credentials = CredentialSource::Found(Box::new(found));
     let tier = S3::attach(S3Settings { credentials, ..settings(&server) }).unwrap();
     let ended = read(&tier).unwrap_err();
     assert!(ended.to_string().contains("has ended"), "{ended}");
@@ -343,7 +340,7 @@ fn each_wrong_setting_has_its_own_words() {
         S3Settings { endpoint: Some("http://nowhere.invalid".into()), ..settings(&server) };
     let error = S3::attach(nowhere).unwrap_err();
     assert!(error.to_string().contains("look up the host nowhere.invalid"), "{error}");
-    let none = CredentialSource::Found(Environment::default());
+    let none = CredentialSource::Found(Box::default());
     let error = S3::attach(S3Settings { credentials: none, ..settings(&server) }).unwrap_err();
     assert!(error.to_string().contains("no credentials were found"), "{error}");
     let secret = Encryption::CustomerKey([1; 32]);
@@ -650,42 +647,6 @@ fn encryption_is_asked_for_in_each_request_that_needs_it() {
     // MD5 of 32 zero bytes.
     let own = "- - AES256 cLyPS3KoaSFGi/joRB3OUQ==";
     assert_eq!(sent(Encryption::CustomerKey([0; 32])), format!("{own} | {own}"));
-}
-
-#[test]
-fn a_server_with_its_own_authority_is_believed_when_told() {
-    let made = rcgen::generate_simple_self_signed(vec!["localhost".to_owned()]).unwrap();
-    let key = PrivateKeyDer::try_from(made.signing_key.serialize_der()).unwrap();
-    let provider = Arc::new(rustls::crypto::ring::default_provider());
-    let tls = ServerConfig::builder_with_provider(provider)
-        .with_safe_default_protocol_versions()
-        .unwrap()
-        .with_no_client_auth()
-        .with_single_cert(vec![made.cert.der().clone()], key)
-        .unwrap();
-    let server = Scripted::with_tls(Some(Arc::new(tls)), |_, request| {
-        if is_knock(request) { empty_page() } else { truth(request) }
-    });
-    let directory = tempfile::tempdir().unwrap();
-    let ca_file = directory.path().join("ca.pem");
-    std::fs::write(&ca_file, made.cert.pem()).unwrap();
-    let with = |host: &str, ca_file: Option<PathBuf>| {
-        S3::attach(S3Settings {
-            endpoint: Some(format!("https://{host}:{}", server.address.port())),
-            connect_to: Some(server.address),
-            ca_file,
-            ..settings(&server)
-        })
-    };
-    let tier = with("localhost", Some(ca_file.clone())).unwrap();
-    assert_eq!(read(&tier).unwrap(), BYTES);
-    assert_eq!(tier.traffic().repeats, 0);
-    let strange = with("localhost", None).unwrap_err();
-    assert!(strange.help().unwrap().contains("AWS_CA_BUNDLE"), "{strange}");
-    let other = with("elsewhere", Some(ca_file)).unwrap_err();
-    assert!(other.to_string().contains("no TLS with https://elsewhere"), "{other}");
-    let missing = with("localhost", Some("/nonexistent.pem".into())).unwrap_err();
-    assert!(missing.to_string().contains("/nonexistent.pem"), "{missing}");
 }
 
 #[test]

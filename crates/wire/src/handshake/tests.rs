@@ -68,6 +68,39 @@ async fn both_sides_learn_who_is_there() {
     }
 }
 
+/// The connector's side by hand, of a processor without AES instructions: payloads have checksums, both ways.
+#[tokio::test]
+async fn with_a_peer_that_authenticates_no_payloads_they_have_checksums() {
+    for authenticates in [false, true] {
+        let protection = match authenticates && authenticates_payloads() {
+            true => Protection::Authenticated,
+            false => Protection::Checked,
+        };
+        let (near, far) = MemoryTransport::new().pair();
+        let (ours, theirs) = (credentials(0, 9, false), credentials(1, 9, false));
+        let Connection { mut sender, mut receiver, .. } = near;
+        let by_hand = async {
+            let mut state = noise(&ours).unwrap().build_initiator().unwrap();
+            let mine = Introduction { authenticates, ..introduced(&ours, Some(LINK), None) };
+            send_hello(&mut *sender, &mut state, &codec::encode(&mine).unwrap()).await.unwrap();
+            let theirs =
+                open_hello(&mut state, &receive_hello(&mut *receiver).await.unwrap()).unwrap();
+            send_hello(&mut *sender, &mut state, &[]).await.unwrap();
+            let (ours, peers) = state.dangerously_get_raw_split();
+            session(sender, receiver, (&ours, &peers), protection, theirs.who, LINK)
+        };
+        let (mut near, far) = tokio::join!(by_hand, accept(far, &theirs));
+        let mut far = far.unwrap();
+        for (from, to) in
+            [(&mut near.sender, &mut far.receiver), (&mut far.sender, &mut near.receiver)]
+        {
+            from.send(FrameKind::Request, 3, b"body", b"payload").await.unwrap();
+            to.next().await.unwrap().unwrap();
+            to.payload(&mut [0; 7]).await.unwrap();
+        }
+    }
+}
+
 /// Notes what it is asked to notice.
 struct Noting {
     inner: Box<dyn FrameSender>,
@@ -275,7 +308,7 @@ async fn what_is_no_handshake_is_refused() {
         payload_len: 0,
         request_id: 0,
         counter: 0,
-        payload_crc: 0,
+        payload_code: [0; 16],
         tag: [0; TAG_BYTES],
     };
     let error = refused([b'G'; HEADER_BYTES], b"").await;

@@ -116,6 +116,8 @@ pub struct ServerStatus {
     pub io: String,
     /// Which transport it speaks to the others, and why, for a person.
     pub network: String,
+    /// Its CPU is fast enough to authenticate the bytes of files on their way ([`crate::session::authenticates_payloads`]).
+    pub authenticates: bool,
     pub resident_bytes: u64,
     /// What the process has used since its start.
     pub process: ProcessUse,

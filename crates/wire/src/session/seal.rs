@@ -1,34 +1,54 @@
 //! Sealing and opening: authentication codes, counters and, when asked for, encryption.
 //!
 //! Without encryption the code is keyed BLAKE3 over header and body, and the header holds the
-//! payload's CRC32C: who is on the path can read all and change nothing unnoticed but a payload to
-//! one of equal CRC. With encryption AES-256-GCM covers all three.
+//! payload's own code ([`super::payload_code`]). With encryption AES-256-GCM covers all three.
 //! Pure: no I/O, no clock. Drawn in `FORMAT.md`.
 
 use ring::aead::{AES_256_GCM, Aad, LessSafeKey, NONCE_LEN, Nonce, Tag, UnboundKey};
 
-use super::{SessionError, checksum};
+use super::SessionError;
+use super::payload_code::{NO_CODE, PayloadCode, PayloadKey};
 use crate::buffer::Loan;
 use crate::header::{COVERED_BYTES, FrameKind, HEADER_BYTES, Header, TAG_BYTES};
 
 const CODE_CONTEXT: &str = "hayase wire v1: authentication of frames";
+const PAYLOAD_CONTEXT: &str = "hayase wire v2: authentication of payloads";
 const CIPHER_CONTEXT: &str = "hayase wire v1: encryption of frames";
+
+/// What protects the frames of a session.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Protection {
+    /// Body and payload are encrypted.
+    Sealed,
+    /// Body and payload have authentication codes.
+    Authenticated,
+    /// The body has one, the payload a checksum.
+    Checked,
+}
 
 /// What protects one direction of one session.
 pub(crate) struct DirectionKeys {
     code: [u8; 32],
+    payload: PayloadKey,
     cipher: Option<LessSafeKey>,
 }
 
 impl DirectionKeys {
     /// From the key that the handshake gave this direction.
-    pub(crate) fn derive(key: &[u8; 32], encrypt: bool) -> Self {
-        let cipher = encrypt.then(|| {
+    pub(crate) fn derive(key: &[u8; 32], protection: Protection) -> Self {
+        let cipher = (protection == Protection::Sealed).then(|| {
             let key = blake3::derive_key(CIPHER_CONTEXT, key);
             let key = UnboundKey::new(&AES_256_GCM, &key).expect("AES-256 takes any 32 bytes");
             LessSafeKey::new(key)
         });
-        Self { code: blake3::derive_key(CODE_CONTEXT, key), cipher }
+        let payload = match protection {
+            Protection::Authenticated => {
+                let derived = blake3::derive_key(PAYLOAD_CONTEXT, key);
+                PayloadKey::Mac(*derived.first_chunk().expect("32 bytes have a first half"))
+            }
+            Protection::Sealed | Protection::Checked => PayloadKey::Crc,
+        };
+        Self { code: blake3::derive_key(CODE_CONTEXT, key), payload, cipher }
     }
 
     fn code(&self, covered: &[u8], body: &[u8]) -> [u8; TAG_BYTES] {
@@ -107,11 +127,11 @@ impl Sealer {
             payload_len: plain.len() as u32,
             request_id,
             counter: self.counter,
-            payload_crc: 0,
+            payload_code: NO_CODE,
             tag: [0; TAG_BYTES],
         };
         let Some(cipher) = &self.keys.cipher else {
-            header.payload_crc = if plain.is_empty() { 0 } else { checksum::of(plain) };
+            header.payload_code = self.keys.payload.of(self.counter, plain);
             let bytes = header.to_bytes();
             header.tag = self.keys.code(&bytes[..COVERED_BYTES], body);
             return Sealed { header: header.to_bytes(), body, payload };
@@ -201,20 +221,27 @@ impl Opener {
         Ok(())
     }
 
-    /// Checks a payload that came whole, and decrypts it. `crc` is its CRC32C when not sealed.
-    pub(crate) fn open_payload(
+    /// Of the payload of the frame that was opened last; takes its pieces.
+    pub(super) fn begin_payload(&self, header: &Header) -> PayloadCode {
+        match &self.keys.cipher {
+            None => self.keys.payload.begin(header.counter),
+            Some(_) => PayloadCode::None,
+        }
+    }
+
+    /// Checks a payload that came whole, and decrypts it. `code` has taken all of it.
+    pub(super) fn open_payload(
         &mut self,
         header: &Header,
         payload: &mut [u8],
-        crc: u32,
+        code: PayloadCode,
     ) -> Result<(), SessionError> {
         let counter = header.counter;
         let Some(cipher) = &self.keys.cipher else {
-            let expected = header.payload_crc;
-            if crc != expected {
-                return Err(SessionError::Damaged { counter, expected, found: crc });
-            }
-            return Ok(());
+            return match equal(&code.value(), &header.payload_code) {
+                true => Ok(()),
+                false => Err(SessionError::Damaged { counter }),
+            };
         };
         let tag = self.payload_tag.take().expect("taken from the body of the same frame");
         cipher
@@ -246,8 +273,11 @@ mod tests {
 
     use super::*;
 
-    fn pair(encrypt: bool) -> (Sealer, Opener) {
-        let keys = || DirectionKeys::derive(&[7; 32], encrypt);
+    const ALL: [Protection; 3] =
+        [Protection::Sealed, Protection::Authenticated, Protection::Checked];
+
+    fn pair(protection: Protection) -> (Sealer, Opener) {
+        let keys = || DirectionKeys::derive(&[7; 32], protection);
         (Sealer::new(keys()), Opener::new(keys()))
     }
 
@@ -263,16 +293,17 @@ mod tests {
         let header = Header::parse(&bytes)?;
         opener.open(&bytes, &header, &mut body)?;
         if !payload.is_empty() {
-            let crc = checksum::of(&payload);
-            opener.open_payload(&header, &mut payload, crc)?;
+            let mut code = opener.begin_payload(&header);
+            code.update(&payload);
+            opener.open_payload(&header, &mut payload, code)?;
         }
         Ok((body, payload))
     }
 
     #[test]
     fn frames_open_once_and_in_order() {
-        for encrypt in [false, true] {
-            let (mut sealer, mut opener) = pair(encrypt);
+        for protection in ALL {
+            let (mut sealer, mut opener) = pair(protection);
             let first = seal(&mut sealer, b"one", b"");
             let second = seal(&mut sealer, b"two", b"payload");
             let third = seal(&mut sealer, b"", b"");
@@ -280,7 +311,7 @@ mod tests {
                 open(&mut opener, &second),
                 Err(SessionError::OutOfOrder { expected: 1, found: 2 })
             ));
-            let (_, mut opener) = pair(encrypt);
+            let (_, mut opener) = pair(protection);
             assert_eq!(open(&mut opener, &first).unwrap(), (b"one".to_vec(), vec![]));
             assert!(matches!(
                 open(&mut opener, &first),
@@ -293,7 +324,7 @@ mod tests {
 
     #[test]
     fn encryption_hides_and_leaves_the_callers_bytes() {
-        let (mut sealer, _) = pair(true);
+        let (mut sealer, _) = pair(Protection::Sealed);
         let (_, body, payload) = seal(&mut sealer, b"a message of words", b"sixteen bytes ab");
         assert!(!body.windows(7).any(|window| window == b"message"));
         assert_ne!(payload, b"sixteen bytes ab");
@@ -302,21 +333,64 @@ mod tests {
     }
 
     #[test]
-    fn another_key_or_mode_opens_nothing() {
-        let frame = seal(&mut pair(false).0, b"body", b"");
-        let mut other = Opener::new(DirectionKeys::derive(&[8; 32], false));
-        assert!(matches!(open(&mut other, &frame), Err(SessionError::Forged { .. })));
-        let mut other = Opener::new(DirectionKeys::derive(&[7; 32], true));
-        assert!(matches!(open(&mut other, &frame), Err(SessionError::Forged { .. })));
+    fn another_key_or_protection_opens_nothing() {
+        let frame = seal(&mut pair(Protection::Authenticated).0, b"body", b"payload");
+        for (key, protection) in [
+            ([8; 32], Protection::Authenticated),
+            ([7; 32], Protection::Sealed),
+            ([7; 32], Protection::Checked),
+        ] {
+            let mut other = Opener::new(DirectionKeys::derive(&key, protection));
+            assert!(open(&mut other, &frame).is_err(), "{protection:?}");
+        }
+    }
+
+    /// A payload of four more bytes that make its CRC32C that of another.
+    #[test]
+    fn a_payload_made_to_fit_a_checksum_has_no_code() {
+        for (protection, passes) in
+            [(Protection::Checked, true), (Protection::Authenticated, false)]
+        {
+            let (mut sealer, mut opener) = pair(protection);
+            let payload = b"what was really sent..".to_vec();
+            let made = fits(b"what comes instead", PayloadKey::Crc.of(1, &payload));
+            assert_ne!(made, payload);
+            let (header, body, _) = seal(&mut sealer, b"body", &payload);
+            assert_eq!(open(&mut opener, &(header, body, made)).is_ok(), passes, "{protection:?}");
+        }
+    }
+
+    /// `bytes` and four more, so that the CRC32C is `code`: the table's top bytes are all different, so each step back is one.
+    fn fits(bytes: &[u8], code: [u8; 16]) -> Vec<u8> {
+        let table: Vec<u32> = (0..256_u32)
+            .map(|byte| {
+                (0..8).fold(byte, |crc, _| (crc >> 1) ^ if crc & 1 == 1 { 0x82f6_3b78 } else { 0 })
+            })
+            .collect();
+        let mut state = bytes.iter().fold(!0_u32, |crc, byte| {
+            (crc >> 8) ^ table[((crc ^ u32::from(*byte)) & 0xff) as usize]
+        });
+        let mut back = !u32::from_le_bytes([code[0], code[1], code[2], code[3]]);
+        let mut indexes = [0; 4];
+        for index in indexes.iter_mut().rev() {
+            *index = (0..256).find(|at| table[*at] >> 24 == back >> 24).unwrap();
+            back = (back ^ table[*index]) << 8;
+        }
+        let mut made = bytes.to_vec();
+        for index in indexes {
+            made.push((state & 0xff) as u8 ^ index as u8);
+            state = (state >> 8) ^ table[index];
+        }
+        made
     }
 
     proptest! {
         #[test]
         fn no_flipped_bit_passes(
-            encrypt: bool, body in prop::collection::vec(any::<u8>(), 0..64),
+            protection in prop::sample::select(&ALL[..]), body in prop::collection::vec(any::<u8>(), 0..64),
             payload in prop::collection::vec(any::<u8>(), 0..64), at in any::<prop::sample::Index>(), bit in 0..8u8
         ) {
-            let (mut sealer, mut opener) = pair(encrypt);
+            let (mut sealer, mut opener) = pair(protection);
             let mut frame = seal(&mut sealer, &body, &payload);
             let at = at.index(HEADER_BYTES + frame.1.len() + frame.2.len());
             let body_len = frame.1.len();

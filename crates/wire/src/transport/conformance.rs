@@ -61,7 +61,7 @@ fn header(number: u64, body: usize, payload: usize) -> [u8; HEADER_BYTES] {
         payload_len: payload as u32,
         request_id: number,
         counter: number,
-        payload_crc: 0,
+        payload_code: [0; 16],
         tag: [0; TAG_BYTES],
     }
     .to_bytes()

@@ -385,10 +385,6 @@ fn refusals(job: &Job, tier: &TierDir) -> TestResult {
     expect_errno(node.rename(&path("d"), &path("e")), &["EXDEV"])?;
     let security = node.set_xattr(&path("f"), "security.x", "y");
     expect_errno(security, &["ENOTSUP", "EOPNOTSUPP"])?;
-    // A list of owner, group and others: kernels refuse what is none.
-    let list = "\u{2}\0\0\0\u{1}\0\u{6}\0\0\0\0\0\u{4}\0\u{4}\0\0\0\0\0 \0\0\0\0\0\0\0";
-    let acl = node.set_xattr(&path("f"), "system.posix_acl_access", list);
-    expect_errno(acl, &["ENOTSUP", "EOPNOTSUPP"])?;
     expect_errno(node.rename(&path("f"), &format!("{}/f", job.shared())), &["EXDEV"])?;
     let hidden = format!("{}/.hayase-cache", job.shared());
     expect_errno(node.rename(&hidden, &format!("{}/x", job.shared())), &["EPERM", "EBUSY"])?;

@@ -18,6 +18,8 @@ pub(crate) fn suite() -> Suite {
         .job("daemons_idle_cost_nothing", idle_cost_nothing)
         .job("daemons_memory_is_bounded", memory_is_bounded)
         .job("daemons_count_what_a_kernel_moves", kernel_is_counted)
+        .alone("daemons_of_counted_areas_have_no_passthrough", counted_areas)
+        .alone("daemons_of_root_in_a_user_namespace", in_a_user_namespace)
         .alone("daemons_idle_with_a_tier_cost_nothing", idle_with_a_tier)
         .alone("daemons_stay_on_system_cores", stay_on_system_cores)
         .alone("daemons_interrupts_go_and_come_back", interrupts_move)
@@ -79,6 +81,83 @@ fn kernel_is_counted(scene: &Scene<'_>) -> TestResult {
     let total: f64 = counted.filter_map(|line| line.rsplit(' ').next()?.parse::<f64>().ok()).sum();
     ensure!(total >= BYTES as f64, "{metrics}");
     Ok(())
+}
+
+/// Where servers count what areas hold, every write passes them, also of root: status, report and explain agree on it.
+fn counted_areas() -> TestResult {
+    if std::env::var_os("HAYASE_E2E_PROFILE").is_some() || !rustix::process::geteuid().is_root() {
+        note("no passthrough here, whatever areas are");
+        return Ok(());
+    }
+    for (option, path, why) in [
+        (&["--no-image"][..], "fuse", "count the sizes of areas that are no images"),
+        (&[], "passthrough", ""),
+    ] {
+        let trial = Trial::new()?;
+        let mut options = JobOptions::nodes(1).shared("64MiB");
+        options.extra = option.iter().map(|word| (*word).to_owned()).collect();
+        run(&mut trial.up(&options)?, Duration::from_secs(60))?.success()?;
+        let hayase = |words: &[&str]| -> anyhow::Result<String> {
+            let mut command = std::process::Command::new(binary()?);
+            command.env("HAYASE_JOB", trial.tree().job_dir());
+            Ok(run(command.args(words), Duration::from_secs(40))?.success()?.stdout)
+        };
+        let told: serde_json::Value = serde_json::from_str(&hayase(&["status", "--json"])?)?;
+        let mount = &told["jobs"][0]["nodes"][0]["supervisor"]["ready"]["mount"];
+        let said = mount["why"].as_str().context("no reason")?;
+        ensure!(mount["path"] == path && said.contains(why), "{option:?}: {mount}");
+        ensure!(said.is_empty() == why.is_empty(), "{option:?}: {mount}");
+        let script =
+            "echo x >$HAYASE_SHARED/f && exec <$HAYASE_SHARED/f && $0 explain $HAYASE_SHARED/f";
+        let program = binary()?.display().to_string();
+        let explained = hayase(&["exec", "--", "sh", "-c", script, &program])?;
+        let by_kernel = explained.contains("by the kernel");
+        ensure!(by_kernel == (path == "passthrough"), "{option:?}: {explained}");
+        let page = trial.tree().path().join("report.html");
+        hayase(&["report", "--output", page.to_str().context("a path in UTF-8")?])?;
+        let html = std::fs::read_to_string(&page)?;
+        ensure!(why.is_empty() || html.contains(&format!("fuse: the servers {why}")), "{html}");
+        hayase(&["down"])?;
+        std::fs::remove_file(&page)?;
+        trial.expect_nothing_left(Duration::from_secs(20))?;
+        trial.end()?;
+    }
+    Ok(())
+}
+
+/// As in a container without privileges: root there can mount FUSE, but no images, and gets no passthrough.
+fn in_a_user_namespace() -> TestResult {
+    let unshare = || {
+        let mut command = std::process::Command::new("unshare");
+        command.args(["--user", "--map-root-user", "--mount", "--fork", "--kill-child"]);
+        command
+    };
+    if run(unshare().arg("true"), Duration::from_secs(20))?.success().is_err() {
+        note("skipped: no user namespaces here");
+        return Ok(());
+    }
+    let trial = Trial::new()?;
+    let up = trial.up(&JobOptions::nodes(2))?;
+    let mut words = vec![up.get_program().to_owned()];
+    words.extend(up.get_args().map(ToOwned::to_owned));
+    let script = r#"set -e
+        "$@" >/dev/null
+        "$1" exec --job "$JOB" --node 0 -- sh -c 'echo x >$HAYASE_SHARED/f'
+        "$1" exec --job "$JOB" --node 1 -- sh -c 'grep -q x $HAYASE_SHARED/f'
+        "$1" status --json --job "$JOB"
+        "$1" down --job "$JOB" >&2"#;
+    let mut command = unshare();
+    command.args(["sh", "-c", script, "sh"]).args(&words).env("JOB", trial.tree().job_dir());
+    let told = run(&mut command, Duration::from_secs(120))?.success()?;
+    let told: serde_json::Value = serde_json::from_str(&told.stdout)?;
+    let job = &told["jobs"][0];
+    ensure!(job["limiter"] == "counted", "limiter: {}", job["limiter"]);
+    for node in job["nodes"].as_array().context("no nodes")? {
+        let mount = &node["supervisor"]["ready"]["mount"];
+        ensure!(mount["path"] == "fuse", "{mount}");
+    }
+    trial.expect_nothing_left(Duration::from_secs(20))?;
+    trial.end()
 }
 
 /// Ten seconds without requests: no processor time beyond a clock tick, few wake-ups.

@@ -4,6 +4,7 @@ mod areas;
 mod cache;
 mod cache_faults;
 mod cache_ledger;
+mod cache_lists;
 mod cache_order;
 mod cache_power;
 mod cache_striped;
@@ -35,7 +36,7 @@ use std::process::ExitCode;
 use hayase_e2e::{Suite, groups};
 
 /// The longest first, as they took on a loaded machine of two processors.
-const SUITES: [fn() -> Suite; 29] = [
+const SUITES: [fn() -> Suite; 30] = [
     coherence_names::suite,
     cache_faults::suite,
     gathering::suite,
@@ -48,6 +49,7 @@ const SUITES: [fn() -> Suite; 29] = [
     daemons::suite,
     cache_striped::suite,
     cache_ledger::suite,
+    cache_lists::suite,
     cache_power::suite,
     areas::suite,
     full_disk::suite,

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::fs;
-use std::os::unix::fs::{PermissionsExt, chown, lchown, symlink};
+use std::os::unix::fs::{MetadataExt, PermissionsExt, chown, lchown, symlink};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command as Process};
 use std::sync::Arc;
@@ -15,6 +15,7 @@ use hayase_e2e::job::{binary, is_alive};
 use hayase_e2e::process::{Finished, run};
 use hayase_e2e::{JobOptions, Suite, TestResult, Trial};
 use rustix::fs::{CWD, RenameFlags, renameat_with};
+use rustix::mount::{MountFlags, UnmountFlags, mount, unmount};
 use serde_json::{Value, json};
 
 /// How long a command may take on a busy machine.
@@ -33,11 +34,13 @@ pub(crate) fn suite() -> Suite {
     Suite::new("strangers", JobOptions::three())
         .alone("strangers_registry_is_not_read", registry_is_not_read)
         .alone("strangers_job_directory_is_not_read", job_directory_is_not_read)
+        .alone("strangers_links_choose_no_job", links_choose_no_job)
         .alone("strangers_can_not_swap_the_way_to_a_job", way_can_not_be_swapped)
         .alone("strangers_places_are_not_used", places_are_not_used)
         .alone("strangers_swaps_are_not_followed", swaps_are_not_followed)
         .alone("strangers_processes_are_none_of_roots_jobs", processes_are_no_jobs)
         .alone("strangers_links_lead_no_epilog", links_lead_no_epilog)
+        .alone("strangers_keep_what_a_prolog_finds", prolog_removes_nothing)
 }
 
 /// A job of root, and a copy of its directory by which a stranger would lead commands of root to its processes, mounts
@@ -170,6 +173,36 @@ fn job_directory_is_not_read() -> TestResult {
     bait.end()
 }
 
+/// A link of a stranger leads to a job of root's own: no command acts on what the stranger has chosen.
+fn links_choose_no_job() -> TestResult {
+    let bait = Bait::new()?;
+    let tree = bait.trial.tree().path().to_owned();
+    let (public, own) = (tree.join("public"), tree.join("own"));
+    fs::create_dir(&public)?;
+    fs::set_permissions(&public, fs::Permissions::from_mode(0o1777))?;
+    fs::create_dir_all(own.join("jobs"))?;
+    for path in [&own, &own.join("jobs")] {
+        fs::set_permissions(path, fs::Permissions::from_mode(0o700))?;
+    }
+    let why = "belongs to user 4711";
+    for link in [bait.above().join("link"), public.join("link")] {
+        symlink(bait.trial.tree().job_dir(), &link)?;
+        lchown(&link, Some(STRANGER), None)?;
+        bait.expect_refused(&link, None, why)?;
+        let mut resume = Process::new(binary()?);
+        bait.expect_refusal(resume.arg("resume").arg(&link), None, why)?;
+        let mut status = Process::new(binary()?);
+        bait.expect_refusal(status.arg("status").env("HAYASE_JOB", &link), None, why)?;
+        // Nor where an entry of root's own leads to the link.
+        symlink(&link, own.join("jobs/bait"))?;
+        bait.expect_refused(Path::new("bait"), Some(&own), why)?;
+        let mut down = Process::new(binary()?);
+        bait.expect_refusal(down.arg("down").env_remove("HAYASE_JOB"), Some(&own), why)?;
+        fs::remove_file(own.join("jobs/bait"))?;
+    }
+    bait.end()
+}
+
 /// A directory of root's own, in a place where a stranger can put another one in its stead at any moment.
 fn way_can_not_be_swapped() -> TestResult {
     let bait = Bait::new()?;
@@ -244,7 +277,8 @@ fn swaps_are_not_followed() -> TestResult {
     fs::create_dir(&public)?;
     fs::set_permissions(&public, fs::Permissions::from_mode(0o1777))?;
     let before = all_below(&bait.above())?;
-    let job: [&[&str]; 4] = [
+    let job: [&[&str]; 5] = [
+        &["resume"],
         &["status", "--job"],
         &["exec", "--node", "0", "--job"],
         &["down", "--here", "--job"],
@@ -252,7 +286,7 @@ fn swaps_are_not_followed() -> TestResult {
     ];
     let registry: [&[&str]; 4] = [&["status"], &["down", "--here"], &["down"], &["flush"]];
     for (theirs, commands, is_registry) in
-        [(bait.copy.clone(), job, false), (bait.above().join("run"), registry, true)]
+        [(bait.copy.clone(), &job[..], false), (bait.above().join("run"), &registry[..], true)]
     {
         fs::create_dir_all(name.join("jobs"))?;
         for path in [&name, &name.join("jobs")] {
@@ -468,6 +502,78 @@ fn links_lead_no_epilog() -> TestResult {
     let log = epilog()?;
     ensure!(log.contains("this is: directory 4711") && storage.exists(), "{log}");
     bait.end()
+}
+
+/// Strangers have made the place of a job's storage before root's prolog: nothing of theirs is removed, and nothing is given to
+/// the job's user but what root has made.
+fn prolog_removes_nothing() -> TestResult {
+    let trial = Trial::new()?;
+    let tree = trial.tree().path().to_owned();
+    let (disk, outside, log) = (tree.join("disk"), tree.join("outside"), tree.join("log"));
+    let storage = disk.join("hayase-7");
+    for path in [&disk, &outside, &tree.join("bin")] {
+        fs::create_dir(path)?;
+    }
+    fs::set_permissions(&disk, fs::Permissions::from_mode(0o1777))?;
+    fs::write(tree.join("bin/logger"), "#!/bin/sh\ncat >>\"$LOG\"\n")?;
+    fs::set_permissions(tree.join("bin/logger"), fs::Permissions::from_mode(0o755))?;
+    let prolog = || -> anyhow::Result<String> {
+        let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples/slurm/prolog.sh");
+        let mut prolog = Process::new("sh");
+        prolog.arg(script).env("HAYASE_DISK", &disk).env("LOG", &log);
+        prolog.env("PATH", format!("{}:/usr/sbin:/usr/bin:/sbin:/bin", tree.join("bin").display()));
+        prolog.env("SLURM_JOB_ID", "7").env("SLURM_JOB_UID", SOMEBODY.to_string());
+        let _ = fs::remove_file(&log);
+        run(&mut prolog, COMMAND)?.success()?;
+        Ok(fs::read_to_string(&log).unwrap_or_default())
+    };
+    let expect_made = || -> TestResult {
+        let found = fs::symlink_metadata(&storage)?;
+        let (mode, user) = (found.mode() & 0o7777, found.uid());
+        ensure!(found.is_dir() && (mode, user) == (0o700, SOMEBODY), "{mode:o} of user {user}");
+        Ok(())
+    };
+    ensure!(prolog()?.is_empty(), "there was nothing to log");
+    expect_made()?;
+    // A second try finds the directory of the first.
+    fs::write(storage.join("bytes"), "of the job")?;
+    ensure!(prolog()?.is_empty() && storage.join("bytes").exists(), "the first try is gone");
+
+    fs::write(outside.join("bytes"), "of root")?;
+    let theirs: [fn(&Path, &Path) -> std::io::Result<()>; 3] = [
+        |place, _| fs::create_dir(place).and_then(|()| fs::write(place.join("bytes"), "theirs")),
+        |place, _| fs::write(place, "theirs"),
+        |place, outside| symlink(outside, place),
+    ];
+    for (number, make) in theirs.iter().enumerate() {
+        fs::remove_dir_all(&storage)?;
+        make(&storage, &outside)?;
+        give_all(&storage)?;
+        let log = prolog()?;
+        expect_made().with_context(|| format!("{number}: {log}"))?;
+        let aside = log.split(" it is ").nth(1).and_then(|rest| rest.split(" now").next());
+        let aside = PathBuf::from(aside.with_context(|| format!("{number}: {log}"))?);
+        let found = fs::symlink_metadata(&aside)?;
+        ensure!(found.uid() == STRANGER, "{number}: of user {}", found.uid());
+        let bytes =
+            if found.is_dir() { fs::read(aside.join("bytes"))? } else { b"theirs".to_vec() };
+        ensure!(bytes == b"theirs", "{number}: {bytes:?}");
+    }
+    ensure!(fs::read(outside.join("bytes"))? == b"of root", "a link was followed");
+    let owner = fs::metadata(outside.join("bytes"))?.uid();
+    ensure!(owner == 0, "what a link led to was given to user {owner}");
+
+    // What can not be moved stays, and drains no node.
+    fs::remove_dir_all(&storage)?;
+    fs::create_dir(&storage)?;
+    let flags = MountFlags::empty();
+    mount("theirs", &storage, "tmpfs", flags, c"uid=4711")?;
+    let log = prolog();
+    let is_mounted = fs::symlink_metadata(&storage)?.uid() == STRANGER;
+    unmount(&storage, UnmountFlags::DETACH)?;
+    let log = log?;
+    ensure!(is_mounted && log.contains("has no storage there"), "{log}");
+    trial.end()
 }
 
 fn copy_all(from: &Path, to: &Path) -> TestResult {

@@ -132,7 +132,7 @@ fn one(seed: u64) -> Result<Report, Violation> {
 }
 
 /// The first seed of a commit: its first 12 hexadecimal digits.
-fn of_commit() -> Option<u64> {
+pub(crate) fn of_commit() -> Option<u64> {
     let commit = std::env::var("HAYASE_COMMIT").ok()?;
     u64::from_str_radix(commit.get(..12)?, 16).ok()
 }

@@ -1,12 +1,19 @@
 //! Manifests of workspaces other than the root's: the same lints, the same profile, the same versions.
 
+use std::collections::BTreeMap;
+
 use hayase_tidy::{Tree, expect_none, manifest_tables};
 
 /// Sources of others, which the demo builds.
 const NOT_OURS: [&str; 1] = ["demo/source-tree/Cargo.toml"];
 
 /// Tables that each workspace has as the root has them.
-const SHARED: [&str; 3] = ["workspace.lints.rust", "workspace.lints.clippy", "profile.release"];
+const SHARED: [&str; 4] =
+    ["workspace.lints.rust", "workspace.lints.clippy", "profile.dev", "profile.release"];
+
+/// How single packages are compiled. A foreign crate that one workspace compiles in another way than the root is
+/// compiled twice in a run of the tests; of crates of ours each workspace decides for itself.
+const PACKAGES: &str = "profile.dev.package";
 
 #[test]
 fn workspaces_follow_the_root() {
@@ -33,6 +40,9 @@ fn differences(root: &str, other: &str) -> Vec<String> {
     for table in SHARED.iter().filter(|table| root.get(**table) != other.get(**table)) {
         found.push(format!("[{table}] is not the root's"));
     }
+    if foreign(&root) != foreign(&other) {
+        found.push(format!("[{PACKAGES}] has other foreign crates than the root's"));
+    }
     let versions = root.get("workspace.dependencies").cloned().unwrap_or_default();
     for (table, entries) in other.iter().filter(|(table, _)| table.ends_with("dependencies")) {
         for (name, value) in entries {
@@ -47,6 +57,14 @@ fn differences(root: &str, other: &str) -> Vec<String> {
         }
     }
     found
+}
+
+type Tables = BTreeMap<String, BTreeMap<String, String>>;
+
+/// The lines of [`PACKAGES`] about foreign crates.
+fn foreign(tables: &Tables) -> Vec<(&String, &String)> {
+    let all = tables.get(PACKAGES).into_iter().flatten();
+    all.filter(|(name, _)| !name.starts_with("hayase")).collect()
 }
 
 /// `1.2` of `"1.2"` and of `{ version = "1.2", .. }`; `None` of a path or of `workspace = true`.
@@ -70,6 +88,9 @@ fn what_differs_is_told() {
     check("[dependencies]\nclap = \"4\"\ny = \"1\"\nx = { path = \"../x\" }\n", &[]);
     check("[dependencies]\nclap = \"3\"\n", &["[dependencies] clap is 3, in the root 4"]);
     check("[dependencies.clap]\nversion = \"3\"\n", &["[dependencies] clap is 3, in the root 4"]);
+    check("[profile.dev.package]\nhayase-x = { opt-level = 1 }\n", &[]);
+    let told = ["[profile.dev.package] has other foreign crates than the root's"];
+    check("[profile.dev.package]\n\"*\" = { opt-level = 1 }\n", &told);
     let told = ["[workspace.lints.clippy] is not the root's"];
     check("[workspace.lints.clippy]\nall = \"warn\"\n", &told);
     assert_eq!(differences(root, "[workspace]\n").len(), 2);

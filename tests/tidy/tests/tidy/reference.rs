@@ -25,8 +25,8 @@ fn the_book_has_every_page_once() {
     expect_none("the book has every page once", &findings);
 }
 
-/// Variables of tests are named so.
-const OF_TESTS: [&str; 3] = ["HAYASE_TEST_", "HAYASE_SWAP_", "HAYASE_FLIP_"];
+/// Variables of tests are named so; the last is what they test.
+const OF_TESTS: [&str; 4] = ["HAYASE_TEST_", "HAYASE_SWAP_", "HAYASE_FLIP_", "HAYASE_COMMIT"];
 
 #[test]
 fn variables_are_on_their_page() {
@@ -108,4 +108,57 @@ fn messages_that_are_explained_exist() {
     }
     expect_none("a message that docs/troubleshooting.md explains is in the sources", &findings);
     assert!(found > 20, "only {found} messages were found: did the form of the page change?");
+}
+
+/// Words of digits: `0.87`, `2,492`.
+fn figures(text: &str) -> Vec<&str> {
+    let words = text.split(|c: char| !c.is_ascii_digit() && c != '.' && c != ',');
+    let bare = words.map(|word| word.trim_matches(['.', ','].as_slice()));
+    bare.filter(|word| word.starts_with(|c: char| c.is_ascii_digit())).collect()
+}
+
+/// What stands below a heading, down to the next one; `anchor` as links write it.
+fn section<'a>(page: &'a str, anchor: &str) -> Option<&'a str> {
+    let anchor_of = |heading: &str| {
+        let kept = heading.trim_start_matches('#').trim().to_lowercase();
+        let kept = kept.chars().filter(|c| c.is_alphanumeric() || [' ', '-', '_'].contains(c));
+        kept.map(|c| if c == ' ' { '-' } else { c }).collect::<String>()
+    };
+    let mut begin = None;
+    let mut at = 0;
+    for line in page.split_inclusive('\n') {
+        match begin {
+            Some(begin) if line.starts_with('#') => return Some(&page[begin..at]),
+            None if line.starts_with('#') && anchor_of(line) == anchor => begin = Some(at),
+            _ => {}
+        }
+        at += line.len();
+    }
+    begin.map(|begin| &page[begin..])
+}
+
+/// A link of the README to a page of results, with figures in its text: they are in the section that it leads to.
+#[test]
+fn figures_in_links_of_the_readme_are_where_they_lead() {
+    let tree = Tree::here();
+    let readme = tree.read("README.md");
+    let (mut findings, mut found) = (Vec::new(), 0);
+    for (text, target) in readme.split('[').skip(1).filter_map(|rest| rest.split_once("](")) {
+        let target = target.split(')').next().unwrap_or_default();
+        let (page, anchor) = target.split_once('#').unwrap_or((target, ""));
+        if !page.starts_with("docs/results/") || figures(text).is_empty() {
+            continue;
+        }
+        let whole = tree.read(page);
+        let Some(section) = section(&whole, anchor) else {
+            findings.push(format!("{target}: no such section"));
+            continue;
+        };
+        let there = figures(section);
+        found += figures(text).len();
+        let missing = figures(text).into_iter().filter(|figure| !there.contains(figure));
+        findings.extend(missing.map(|figure| format!("{figure} is not in {target}")));
+    }
+    expect_none("figures in links of the README are where they lead", &findings);
+    assert!(found > 5, "only {found} figures were found: did the form of the README change?");
 }

@@ -61,7 +61,7 @@ impl Human for JobStatus {
         if let Some(network) = self.networks() {
             page.pair("transport", &network);
         }
-        if let Some(payload) = self.payload {
+        if let Some(payload) = &self.payload {
             page.pair("payload", &payload.in_words());
         }
         page.blank();

@@ -166,7 +166,7 @@ fn flush(
     let mut names = conflict_paths(&name, record.ino).take(CONFLICTS_MAX);
     loop {
         let path = key(&record.path)?;
-        let sent = source.send(tier, &path, record.mode)?;
+        let sent = source.send(tier, &path, gather::mode_of(tier, &record))?;
         let (stat, checksum) = (sent.stat, sent.checksum);
         let committed = gather::commit(tier, &path, &record, sent);
         match committed.map_err(|error| tier_refused(&error))? {

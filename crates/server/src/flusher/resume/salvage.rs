@@ -9,6 +9,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::iter;
 
+use hayase_layout::acl::ACCESS_NAME;
 use hayase_layout::{InodeId, Layout, ServerId};
 use hayase_store::namespace::Inode;
 use hayase_store::{FileState, LedgerRecord};
@@ -153,7 +154,7 @@ impl Left<'_> {
             if there.is_some_and(|there| there.size.get() != file.bytes) {
                 continue;
             }
-            let sent = source.send(tier, &key, record.mode)?;
+            let sent = source.send(tier, &key, gather::mode_of(tier, &record))?;
             if there.is_some() {
                 if checksum_of(tier, &key)? == sent.checksum {
                     return Ok(false);
@@ -179,6 +180,11 @@ impl Left<'_> {
         if let Some(known) = self.record {
             record.xattrs = known.xattrs.clone();
             record.xattrs.are_all = true;
+        }
+        // That of a version in the tier is not in the record.
+        let acls = self.inode.and_then(|inode| inode.acls.as_ref());
+        if let Some(list) = acls.and_then(|acls| acls.access.as_ref()) {
+            record.xattrs.change(ACCESS_NAME.to_vec(), Some(list.to_value()));
         }
         record
     }

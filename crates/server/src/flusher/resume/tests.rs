@@ -3,8 +3,9 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+use hayase_layout::acl::ACCESS_NAME;
 use hayase_layout::{
-    ByteCount, Extent, GlobalOffset, InodeId, Layout, LocalOffset, ServerId, StripeMap,
+    Acl, Acls, ByteCount, Extent, GlobalOffset, InodeId, Layout, LocalOffset, ServerId, StripeMap,
 };
 use hayase_store::namespace::{FileKind, Inode};
 use hayase_store::ops::PartBytes;
@@ -135,6 +136,18 @@ fn resume_without(nodes: &mut [Node], missing: Option<usize>) -> Vec<Resumed> {
     told
 }
 
+/// Owner, user 7, group, mask and others: of mode 0660.
+fn list() -> Acl {
+    let bits = [(1_u16, 6_u16, u32::MAX), (2, 6, 7), (4, 0, u32::MAX), (16, 6, u32::MAX)];
+    let mut value = 2_u32.to_le_bytes().to_vec();
+    for (tag, bits, id) in bits.into_iter().chain([(32, 0, u32::MAX)]) {
+        value.extend(tag.to_le_bytes());
+        value.extend(bits.to_le_bytes());
+        value.extend(id.to_le_bytes());
+    }
+    Acl::parse(&value).unwrap().unwrap()
+}
+
 #[test]
 fn a_file_comes_with_what_its_programs_gave_it() {
     let tier = Memory::new();
@@ -150,17 +163,21 @@ fn a_file_comes_with_what_its_programs_gave_it() {
         tier.change_user_xattrs(&Key::new(path).unwrap(), &xattrs(&of_tier)).unwrap();
     }
     let version = |path: &str| Some(version_of(&tier.stat(&Key::new(path).unwrap()).unwrap()));
-    let changes = xattrs(&[("user.b", None), ("user.c", Some("3"))]);
+    let mut changes = xattrs(&[("user.b", None), ("user.c", Some("3"))]);
+    let list = list().to_value();
+    changes.insert(ACCESS_NAME.to_vec(), Some(list.clone()));
     // One was the tier's and was changed, the other took the place of a removed one.
     for (ino, path, are_all) in [(7, "theirs", false), (8, "replaced", true)] {
         let xattrs = PendingXattrs { are_all, changes: changes.clone() };
         let record = node.write(ino, path, b"new");
-        node.ledger.put(LedgerRecord { version: version(path), xattrs, ..record }).unwrap();
+        let (version, mode) = (version(path), 0o660);
+        node.ledger.put(LedgerRecord { version, xattrs, mode, ..record }).unwrap();
     }
     assert!(node.resume().iter().all(|file| file.failure.is_none()));
     let check = |path: &str, expected: &[(&str, Option<&str>)]| {
         assert_eq!(node.read(path).unwrap(), b"new");
-        let found = tier.user_xattrs(&Key::new(path).unwrap()).unwrap();
+        let mut found = tier.user_xattrs(&Key::new(path).unwrap()).unwrap();
+        assert_eq!(found.remove(ACCESS_NAME).as_ref(), Some(&list), "{path}");
         let found = found.into_iter().map(|(name, value)| (name, Some(value)));
         assert_eq!(found.collect::<hayase_tier::XattrChanges>(), xattrs(expected), "{path}");
     };
@@ -283,7 +300,8 @@ fn what_replaces_a_version_right_after_its_commit_is_not_taken_for_it() {
 }
 
 fn tombstone(number: u64, path: &str, version: TierVersion) -> LedgerRecord {
-    let buried = Buried { parent: InodeId::CACHE_ROOT, ino: InodeId(1).in_cache() };
+    let (parent, ino) = (InodeId::CACHE_ROOT, InodeId(1).in_cache());
+    let buried = Buried { parent, ino, is_renamed: false };
     let number = InodeId(number).in_cache();
     LedgerRecord::tombstone(number, path.into(), buried, Some(version), None)
 }

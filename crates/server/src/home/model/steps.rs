@@ -128,7 +128,8 @@ impl Model for Job {
             }
             Step::Gather(at) => {
                 state.gathers -= 1;
-                let number = state.gathers;
+                // None that a node has asked with has it: see `renumber`.
+                let number = state.gathers + 2;
                 state.node(at).asks = Some(number);
                 state.send(Message::Gather { node: at, number });
             }
@@ -172,6 +173,7 @@ impl Model for Job {
                 state.event(Event::Gone { node: NodeId(node) });
             }
         }
+        state.renumber();
         Ok(state)
     }
 

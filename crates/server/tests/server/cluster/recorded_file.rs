@@ -52,12 +52,16 @@ impl Recorded {
         Self::make_in(cluster, ROOT, name)
     }
 
-    /// Its container is in `shared`, wherever the file is.
+    /// Its container is in `shared`, wherever the file is. As the library makes it: until it has a container it has no
+    /// name of its own, and is not flushed.
     pub(crate) fn make_in(cluster: &Cluster, top: InodeId, name: &str) -> Self {
-        Self::make_written(cluster, top, name, 0)
+        let hidden = format!(".{name}.hayase-0123456789abcdef");
+        let recorded = Self::make_written(cluster, top, &hidden, 0);
+        cluster.process(0).rename((top, &hidden), (top, name)).unwrap();
+        recorded
     }
 
-    /// So many rounds are in its container before the file shows it.
+    /// So many rounds are in its container before the file shows it, which has its name before.
     pub(crate) fn make_written(cluster: &Cluster, top: InodeId, name: &str, rounds: usize) -> Self {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("file");

@@ -5,7 +5,7 @@
 
 use std::fs::File;
 use std::io;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError, TryLockError};
 
 use super::journal::{self, Last};
@@ -25,7 +25,15 @@ pub(super) struct Found {
 
 /// Of an open store.
 pub(super) struct Synced {
+    directory: PathBuf,
     state: Mutex<State>,
+    /// The journal that was the newest when `state` could not be had.
+    newest: Mutex<Option<Newest>>,
+}
+
+struct Newest {
+    journal: u64,
+    file: File,
 }
 
 struct State {
@@ -73,28 +81,50 @@ impl Found {
         let fail = |source| MetaError::Io { action: "open", path: directory.to_owned(), source };
         let tail = Tail::from(directory, self.end, self.earlier).map_err(fail)?;
         let state = State { tail, lengths: self.lengths, has_warned: false };
-        Ok(Synced { state: Mutex::new(state) })
+        let directory = directory.to_owned();
+        Ok(Synced { directory, state: Mutex::new(state), newest: Mutex::default() })
     }
 }
 
 impl Synced {
     /// Opens the journal that is written now, so that [`Self::check`] sees its errors from here on. A sync that is
-    /// under way does so itself when it has ended, which is not waited for.
+    /// under way is not waited for.
     pub(super) fn follow(&self) {
         match self.state.try_lock() {
             Ok(mut state) => state.follow(),
             Err(TryLockError::Poisoned(state)) => state.into_inner().follow(),
-            Err(TryLockError::WouldBlock) => {}
+            Err(TryLockError::WouldBlock) => self.watch_newest(),
         }
     }
 
-    /// Fails where the journal had an error of write-back that this descriptor was not told of yet; so does the end of a
-    /// journal that was begun since the last sync, unless somebody was told of its error before.
+    /// The sync follows the journals itself when it has ended. By then the worker may have got an error of a
+    /// journal that was begun meanwhile: this descriptor gets it too, and no later one does.
+    fn watch_newest(&self) {
+        let mut newest = self.newest.lock().unwrap_or_else(PoisonError::into_inner);
+        let found = journal::journals(&self.directory).map(|mut journals| journals.pop());
+        let opened = found.and_then(|found| match found {
+            Some((journal, _)) if newest.as_ref().is_some_and(|it| it.journal == journal) => {
+                Ok(None)
+            }
+            Some((journal, path)) => Ok(Some(Newest { journal, file: File::open(path)? })),
+            None => Ok(None),
+        });
+        match opened {
+            Ok(None) => {}
+            Ok(opened) => *newest = opened,
+            Err(error) => tracing::debug!(%error, "follow the journals of names"),
+        }
+    }
+
+    /// Fails where the journal had an error of write-back that this descriptor has not reported yet. Waits for a sync
+    /// that is under way, which may get the error instead.
     pub(super) fn check(&self) -> io::Result<()> {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         state.tail.file.sync_data()?;
         state.follow();
-        state.tail.file.sync_data()
+        state.tail.file.sync_data()?;
+        let newest = self.newest.lock().unwrap_or_else(PoisonError::into_inner);
+        newest.as_ref().map_or(Ok(()), |newest| newest.file.sync_data())
     }
 
     /// Runs `sync`, and notes what was written before it. It gets the journal that is written now, if that could be
@@ -189,5 +219,30 @@ mod tests {
             let store = FjallStore::open(dir.path()).unwrap();
             assert!(store.get(b"third").unwrap().is_some());
         }
+    }
+
+    /// The worker syncs it, and an error of it is reported once.
+    #[test]
+    fn a_journal_that_is_begun_during_a_sync_is_watched_from_then_on() {
+        const VALUE_BYTES: usize = 20_000;
+        let dir = tempfile::tempdir().unwrap();
+        let store = FjallStore::open(dir.path()).unwrap();
+        let watched = || store.synced.newest.lock().unwrap().as_ref().map(|newest| newest.journal);
+        let mut keys = 0_u32..;
+        // As a sync does that takes so long.
+        let syncing = store.synced.state.lock().unwrap();
+        while watched() != Some(1) {
+            assert!(!dir.path().join("2.jnl").exists(), "never watched");
+            let mut batch = Batch::new();
+            batch.put(keys.next().unwrap().to_le_bytes().to_vec(), vec![7; VALUE_BYTES]);
+            store.commit(batch).unwrap();
+        }
+        assert!(dir.path().join("1.jnl").exists());
+        drop(syncing);
+        assert!(store.synced.check().is_ok());
+        // A file of which a sync fails.
+        let bad = File::open("/dev/null").unwrap();
+        store.synced.newest.lock().unwrap().as_mut().unwrap().file = bad;
+        assert!(store.synced.check().is_err());
     }
 }

@@ -638,6 +638,26 @@ fn after_a_sync_that_failed_everything_is_refused() {
     assert_eq!(count(&FjallStore::open(dir.path()).unwrap()), 1);
 }
 
+/// A commit that has passed [`FjallStore::check_sync`] waits for the sync that gets the error.
+#[test]
+fn a_store_that_fails_after_a_sync_that_failed_has_no_full_disk() {
+    let dir = directory();
+    let mut store = FjallStore::open(dir.path()).unwrap();
+    store.commit(number(0)).unwrap();
+    assert!(is_whole(&store));
+    store.sync_file = |_| Err(io::Error::from_raw_os_error(libc::EIO));
+    assert!(store.sync().is_err());
+    assert!(!is_whole(&store));
+}
+
+/// Whether a failure of the worker is taken for that of a table.
+fn is_whole(store: &FjallStore) -> bool {
+    match store.failed("change", fjall::Error::Poisoned) {
+        MetaError::Failed { is_whole, .. } => is_whole,
+        other => panic!("{other}"),
+    }
+}
+
 #[test]
 fn who_waits_in_time_never_waits_in_a_commit() {
     const VALUE_BYTES: usize = 20_000;

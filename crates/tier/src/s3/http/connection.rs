@@ -184,11 +184,16 @@ fn explained(error: io::Error) -> io::Error {
 }
 
 fn connect(target: &Target, patience: Duration) -> io::Result<TcpStream> {
-    if let Some(address) = target.address {
-        return TcpStream::connect_timeout(&address, patience);
+    match (&target.address, &target.proxy) {
+        (Some(address), _) => TcpStream::connect_timeout(address, patience),
+        (None, Some(proxy)) => proxy.tunnel(&target.host, target.port, patience),
+        (None, None) => connect_to(&target.host, target.port, patience),
     }
-    let host = target.host.trim_start_matches('[').trim_end_matches(']');
-    let addresses = (host, target.port).to_socket_addrs().map_err(|error| {
+}
+
+pub(super) fn connect_to(host: &str, port: u16, patience: Duration) -> io::Result<TcpStream> {
+    let host = host.trim_start_matches('[').trim_end_matches(']');
+    let addresses = (host, port).to_socket_addrs().map_err(|error| {
         io::Error::new(io::ErrorKind::NotFound, format!("look up the host {host}: {error}"))
     })?;
     let mut last =

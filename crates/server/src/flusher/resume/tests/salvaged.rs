@@ -37,8 +37,9 @@ fn name_it(node: &Node, record: &LedgerRecord) {
     let names = node.names();
     let inode = ops::get_inode(&names.begin(), record.ino).unwrap().unwrap();
     let name = Some((InodeId::CACHE_ROOT, record.path.clone()));
+    let acls = Some(Box::new(Acls { access: Some(list()), ..Acls::default() }));
     let mut txn = names.begin();
-    ops::create(&mut txn, &Inode { name, nlink: 1, ..inode }, None).unwrap();
+    ops::create(&mut txn, &Inode { name, acls, nlink: 1, ..inode }, None).unwrap();
     txn.commit().unwrap();
 }
 
@@ -54,6 +55,9 @@ fn a_striped_file_is_salvaged_from_all_nodes_with_and_without_its_record() {
             assert_eq!(told.len(), 1, "{told:?}");
             assert_eq!((&told[0].path[..], &told[0].what), (&b"f"[..], &expected));
             assert!(all_of(&nodes[0], "f", bytes.len()) == bytes);
+            // Whether a record says so or not.
+            let xattrs = nodes[0].tier.user_xattrs(&Key::new("f").unwrap()).unwrap();
+            assert!(xattrs.contains_key(ACCESS_NAME), "its list");
         }
     }
 }
