@@ -284,6 +284,38 @@ mod tests {
         assert!(find(Some(&"known".into()), &environment(top.path(), None)).is_ok());
     }
 
+    /// The directories of jobs that have gone lay in /tmp, where their names are everybody's again.
+    #[test]
+    fn an_entry_that_leads_to_what_others_have_made_since_is_none_of_the_jobs() {
+        use std::os::unix::fs::{chown, lchown, symlink};
+        if !rustix::process::geteuid().is_root() || crate::job::is_mapped() {
+            return println!("SKIP: only root can give a directory to another user");
+        }
+        let (top, public) = (tempfile::tempdir().unwrap(), tempfile::tempdir_in("/tmp").unwrap());
+        make_job(top.path(), "living", true);
+        let entry = top.path().join("jobs/gone");
+        let theirs = public.path().join("x");
+        symlink(theirs.join("job"), &entry).unwrap();
+        let expect_out = |made: &str| {
+            let found = find(None, &environment(top.path(), None));
+            assert_eq!(found.expect(made).settings.job.to_string(), "living");
+            let registry = Registry::open(top.path()).unwrap();
+            let told: Vec<_> = registry.damaged().iter().map(JobError::with_help).collect();
+            let way_out = format!("remove {} to forget it", entry.display());
+            assert!(told.len() == 1 && told[0].contains(&way_out), "{made}: {told:?}");
+        };
+        std::fs::create_dir_all(&theirs).unwrap();
+        chown(&theirs, Some(4711), None).unwrap();
+        expect_out("a directory");
+        std::fs::remove_dir(&theirs).unwrap();
+        symlink("/nowhere", &theirs).unwrap();
+        lchown(&theirs, Some(4711), None).unwrap();
+        expect_out("a link to nowhere");
+        std::fs::remove_file(&theirs).unwrap();
+        symlink(&theirs, &theirs).unwrap();
+        expect_out("a link to itself");
+    }
+
     #[test]
     fn a_job_that_may_run_is_as_one_that_runs() {
         let top = tempfile::tempdir().unwrap();
