@@ -21,14 +21,14 @@ for place in tmp var/tmp; do
   mount --bind "$dir/own/$place" "$place"
 done
 unset TMPDIR
-# The settings and the key of a Gfarm may lie there.
-case ${GFARM_CONFIG_FILE:-} in
-  /tmp/*/* | /var/tmp/*/*)
-    settings=$(dirname "$GFARM_CONFIG_FILE")
-    mkdir -p ".$settings"
-    mount --bind "$settings" ".$settings"
-    ;;
-esac
+# Of a Gfarm its settings and keys may lie there, and the sockets of its servers do.
+if [ -n "${GFARM_CONFIG_FILE:-}" ]; then
+  for place in "$(dirname "$GFARM_CONFIG_FILE")" /tmp/.gfarm*; do
+    [ -d "$place" ] || continue
+    mkdir -p ".$place"
+    mount --bind "$place" ".$place"
+  done
+fi
 mkdir -p opt/documents/bin opt/documents/disk home/me
 mount --bind "$programs" opt/documents/bin
 mount --bind "$dir/disk" opt/documents/disk
