@@ -42,17 +42,18 @@ pub(crate) fn find_any(
 }
 
 /// One dead job among living ones is not what anybody means. One of which nothing is known may live; one of somebody else is
-/// none of this user.
+/// none of this user, and says why there is none where no other is.
 fn the_only_one(registry: &Registry) -> Result<Job, JobError> {
-    let (mut jobs, mut damaged) = (registry.jobs(), registry.damaged());
-    damaged.retain(|error| !error.is_theirs());
+    let mut jobs = registry.jobs();
+    let (mut theirs, mut damaged): (Vec<_>, Vec<_>) =
+        registry.damaged().into_iter().partition(JobError::is_theirs);
     let may_live = |job: &Job| job.is_alive() || !job.unknowable(job.all_nodes()).is_empty();
     let living: Vec<_> = jobs.iter().filter(|job| may_live(job)).cloned().collect();
     if !living.is_empty() {
         jobs = living;
     }
     match (jobs.len(), damaged.len()) {
-        (0, 0) => Err(JobError::NoneRunning),
+        (0, 0) => Err(theirs.pop().unwrap_or(JobError::NoneRunning)),
         (0, 1) => Err(damaged.remove(0)),
         (1, 0) => Ok(jobs.remove(0)),
         _ => {
@@ -314,6 +315,9 @@ mod tests {
         std::fs::remove_file(&theirs).unwrap();
         symlink(&theirs, &theirs).unwrap();
         expect_out("a link to itself");
+        std::fs::remove_dir_all(top.path().join("jobs/living")).unwrap();
+        let alone = find(None, &environment(top.path(), None)).unwrap_err();
+        assert!(matches!(alone, JobError::Foreign { .. }), "there is no other: {alone}");
     }
 
     #[test]
