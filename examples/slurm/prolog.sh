@@ -14,14 +14,17 @@ look=10
 
 log() { printf '%s\n' "$1" | logger -t hayase-prolog 2>/dev/null || true; }
 
-# What is there, and whose; a link is not followed.
-look_at_storage() { LC_ALL=C timeout -k 5 "$look" stat -c '%F %u' "$storage" 2>&1 || true; }
+# What is there, whose, and on which device; a link is not followed. A file system that somebody has mounted there (FUSE) may
+# name any owner, but is another device than the disk.
+look_at_storage() { LC_ALL=C timeout -k 5 "$look" stat -c '%F %u on device %d' "$storage" 2>&1 || true; }
+
+device=$(stat -c %d "$disk/.")
 
 while ! mkdir -m 700 "$storage" 2>/dev/null; do
   found=$(look_at_storage)
   case $found in
-  "directory $SLURM_JOB_UID") exit 0 ;; # of an earlier try
-  "directory 0") break ;;               # the same, killed before it gave the directory away
+  "directory $SLURM_JOB_UID on "*) exit 0 ;; # of an earlier try
+  "directory 0 on device $device") break ;;  # the same, killed before it gave the directory away
   esac
   # A new name in the same directory: nobody else can make it first, and it fails where the disk can not be written.
   aside=$(mktemp -d "$storage.XXXXXXXXXX")
@@ -29,7 +32,7 @@ while ! mkdir -m 700 "$storage" 2>/dev/null; do
     chmod 711 "$aside"
     log "$storage was there before job $SLURM_JOB_ID ($found): it is $aside/found now; look whose it is"
   else
-    rmdir "$aside"
+    rmdir "$aside" 2>/dev/null || true
     case $(look_at_storage) in
     *": No such file or directory") [ "$tries" -lt 0 ] || continue ;; # somebody has removed it meanwhile
     esac
@@ -38,4 +41,5 @@ while ! mkdir -m 700 "$storage" 2>/dev/null; do
   fi
 done
 # Root has made it: nobody else can put a link to another file in its place.
-chown -h "$SLURM_JOB_UID" "$storage"
+timeout -k 5 "$look" chown -h "$SLURM_JOB_UID" "$storage" ||
+  log "$storage could not be given to user $SLURM_JOB_UID: job $SLURM_JOB_ID has no storage there"

@@ -12,14 +12,27 @@ mount -t tmpfs -o mode=755 layers "$root"
 mkdir "$root/upper" "$root/work" "$root/root"
 mount -t overlay -o "lowerdir=/,upperdir=$root/upper,workdir=$root/work" machine "$root/root"
 cd "$root/root"
-for place in dev sys tmp var/tmp; do mount --rbind "/$place" "$place"; done
+for place in dev sys; do mount --rbind "/$place" "$place"; done
 mount -t proc proc proc
+# Its own: pages make, mount and remove there what users of this machine may have under the same names.
+for place in tmp var/tmp; do
+  mkdir -p "$dir/own/$place"
+  chmod 1777 "$dir/own/$place"
+  mount --bind "$dir/own/$place" "$place"
+done
+unset TMPDIR
+# Of a Gfarm its settings and keys may lie there, and the sockets of its servers do.
+if [ -n "${GFARM_CONFIG_FILE:-}" ]; then
+  for place in "$(dirname "$GFARM_CONFIG_FILE")" /tmp/.gfarm*; do
+    [ -d "$place" ] || continue
+    mkdir -p ".$place"
+    mount --bind "$place" ".$place"
+  done
+fi
 mkdir -p opt/documents/bin opt/documents/disk home/me
 mount --bind "$programs" opt/documents/bin
 mount --bind "$dir/disk" opt/documents/disk
 cp "$scenes" "$(dirname "$scenes")/program.c" "$(dirname "$scenes")/tls.py" "$dir/blocks" opt/documents/
-# What the node really has may be small, and is in use.
-rm -rf tmp/areas
 mkdir former
 pivot_root . former
 umount -l /former

@@ -36,8 +36,9 @@ script() {
       if (inside) print "before " ++number; next } inside' "$1"
 }
 
-[ $# != 0 ] || mapfile -t pages < <(grep -lx "\`\`\`sh,$mark" README.md docs/*.md docs/*/*.md)
-[ $# = 0 ] || pages=("$@")
+pages=("$@")
+[ $# != 0 ] || mapfile -t pages < <(grep -lx " *\`\`\`sh,$mark" README.md docs/*.md docs/*/*.md)
+[ "${#pages[@]}" != 0 ] || { say "FAILED documents_$mark: no page has a block of it"; exit 1; }
 failures=0
 for page in "${pages[@]}"; do
   name=${page%.md}
@@ -48,7 +49,8 @@ for page in "${pages[@]}"; do
   [ -s "$work/$name/blocks" ] || { say "FAILED documents_$name: no block of $mark"; failures=$((failures + 1)); continue; }
   start=$SECONDS
   # As long as the longest page may take; the machine ends with its first process.
-  if timeout 300 unshare --mount --pid --fork --kill-child tests/documents/machine.sh "$work/$name" "$(dirname "$hayase")" \
+  # `unshare --fork` does not end by SIGTERM.
+  if timeout -k 10 300 unshare --mount --pid --fork --kill-child tests/documents/machine.sh "$work/$name" "$(dirname "$hayase")" \
     "$PWD/tests/documents/scenes.sh" "$name" "$mark" >"$work/$name/out" 2>&1 </dev/null; then
     say "ok documents_${name}_$mark ($((SECONDS - start)) s)"
   else

@@ -262,11 +262,12 @@ tutorial_runs() {
 block() { awk -v number="$2" '/^```/ { inside = !open && $0 == "```sh,needs-slurm" && ++count == number; open = !open; next } inside' "docs/$1"; }
 # The scripts of the guide, as they stand, on as many hosts as there are.
 guide_runs() {
-  local number place=$work/shared/keep/guide
+  local number place=$work/shared/keep/guide page=docs/guide/slurm.md
   mkdir -p "$place"
   printf '#!/bin/sh\nhostname >>"$1"\n' >"$place/my_program"
   printf '#!/bin/sh\nset -e\nhostname >/tmp/areas/shared/steps\nsrun --ntasks-per-node=1 --ntasks=3 cat /tmp/areas/shared/steps\n' >"$place/all_my_steps"
   chmod 755 "$place/"*
+  [ "$(grep -cx '```sh,needs-slurm' $page)" = 3 ] || { say "$page has other than 3 blocks"; return 1; }
   for number in 1 2 3; do
     { printf '#!/bin/bash\nset -eu\n' && block guide/slurm.md $number; } >"$work/opt/script"
     grep -q 'hayase ' "$work/opt/script" || { say "docs/guide/slurm.md has no block $number"; return 1; }
@@ -277,6 +278,7 @@ guide_runs() {
     local status=$?
     cat "$work/shared/keep/out"
     [ $status = 0 ] && nothing_remains $nodes || { say "block $number"; return 1; }
+    [ $number != 2 ] || [ "$(grep -cx n1 "$work/shared/keep/out")" = 3 ] || { say "block 2: its steps did not all read shared"; return 1; }
   done
   [ "$(sort -u "$place/output")" = "$(printf 'n1\nn2\nn3')" ]
 }

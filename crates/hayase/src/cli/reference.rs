@@ -14,7 +14,7 @@ use crate::config::variables::{FOR_PROGRAMS, OF_MPI, READ, Variable};
 use crate::exit::MEANINGS;
 
 /// Below the title of each page.
-const WRITTEN: &str = "Written by the program from what it uses itself.\n\
+const WRITTEN: &str = "Written by the program: tables from what it knows, and the text around them.\n\
     Do not edit this page: `UPDATE_SNAPSHOTS=1 cargo test -p hayase --bin hayase reference` writes it again.\n";
 
 const IN_SCRIPTS: &str = "
@@ -34,7 +34,8 @@ const OBJECT_STORES: &str = "
 ## Object stores
 
 `AWS_ENDPOINT_URL_S3`, `AWS_ENDPOINT_URL`, `AWS_REGION`, `AWS_DEFAULT_REGION`, `AWS_ACCESS_KEY_ID`, `AWS_SECRET_ACCESS_KEY`, `AWS_SESSION_TOKEN`, `AWS_PROFILE`, `AWS_CA_BUNDLE` and the others that [S3](../guide/s3.md#credentials) names mean what they mean for other tools.
-These are Hayase's own, and are explained [there](../guide/s3.md#where-the-server-is):
+`HTTPS_PROXY`, `ALL_PROXY` and `NO_PROXY`, also in small letters, [choose a proxy](../guide/s3.md#where-the-server-is).
+These are Hayase's own, and are explained there too:
 
 `HAYASE_S3_ADDRESSING`, `HAYASE_S3_ANONYMOUS`, `HAYASE_S3_ATTEMPTS`, `HAYASE_S3_CHECKSUM`, `HAYASE_S3_CONDITIONAL`, `HAYASE_S3_ETAG_MD5`, `HAYASE_S3_PART_MIB`, `HAYASE_S3_SIGN_BODIES`, `HAYASE_S3_SSE`, `HAYASE_S3_SSE_C_KEY_FILE`, `HAYASE_S3_SSE_C_WITHOUT_TLS`
 

@@ -14,6 +14,9 @@ pub(crate) enum Distrust {
     /// A directory above it belongs to another user, who can replace it.
     #[error("{} on the way to it belongs to user {user}", .at.display())]
     Above { at: PathBuf, user: u32 },
+    /// The same of a link, which leads to `target`.
+    #[error("the link {} on the way to it belongs to user {user}", .at.display())]
+    LinkAbove { at: PathBuf, user: u32, target: PathBuf },
     /// Others can write to a directory above it.
     #[error("others can replace what is in {}", .0.display())]
     Replaceable(PathBuf),
@@ -29,9 +32,26 @@ pub(crate) enum Distrust {
 }
 
 impl Distrust {
-    /// What the user can try next.
-    pub(crate) fn help(&self) -> &'static str {
+    /// Whether that is nothing which a job of this user could have on its way: a link that leads there leads to no such job.
+    pub(crate) fn is_of_others(&self) -> bool {
         match self {
+            Self::Owner(_)
+            | Self::Above { .. }
+            | Self::LinkAbove { .. }
+            | Self::Mounted { .. }
+            | Self::Links => true,
+            Self::OthersWrite | Self::Replaceable(_) | Self::MountsChanged(_) => false,
+        }
+    }
+
+    /// What the user can try next.
+    pub(crate) fn help(&self) -> String {
+        let help = match self {
+            Self::LinkAbove { target, .. } => {
+                return format!(
+                    "give the path without that link, if you mean where it leads: {target:?}"
+                );
+            }
             Self::Owner(_) => {
                 "run this as the user whose job it is (as root: `runuser -u USER -- hayase ...`)"
             }
@@ -42,6 +62,7 @@ impl Distrust {
                  jobs need places that nobody else can replace: those of root below directories of root only, others not \
                  below what somebody else has made in /tmp"
             }
-        }
+        };
+        help.to_owned()
     }
 }

@@ -164,14 +164,14 @@ impl JobError {
             Self::Foreign { entry: Some(entry), .. } => {
                 format!("remove {} to forget it", entry.display())
             }
-            Self::Foreign { why, .. } => why.help().to_owned(),
+            Self::Foreign { why, .. } => why.help(),
             Self::Io { .. } => return None,
         })
     }
 
-    /// It is somebody else's job, to which a link leads.
+    /// It is somebody else's job, or a link leads to what is none of this user.
     pub(crate) fn is_theirs(&self) -> bool {
-        matches!(self, Self::Foreign { why: Distrust::Owner(_), .. })
+        matches!(self, Self::Foreign { why, entry, .. } if entry.is_some() || matches!(why, Distrust::Owner(_)))
     }
 
     /// The person named something that is not there, or not theirs.

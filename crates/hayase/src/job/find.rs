@@ -42,17 +42,18 @@ pub(crate) fn find_any(
 }
 
 /// One dead job among living ones is not what anybody means. One of which nothing is known may live; one of somebody else is
-/// none of this user.
+/// none of this user, and says why there is none where no other is.
 fn the_only_one(registry: &Registry) -> Result<Job, JobError> {
-    let (mut jobs, mut damaged) = (registry.jobs(), registry.damaged());
-    damaged.retain(|error| !error.is_theirs());
+    let mut jobs = registry.jobs();
+    let (mut theirs, mut damaged): (Vec<_>, Vec<_>) =
+        registry.damaged().into_iter().partition(JobError::is_theirs);
     let may_live = |job: &Job| job.is_alive() || !job.unknowable(job.all_nodes()).is_empty();
     let living: Vec<_> = jobs.iter().filter(|job| may_live(job)).cloned().collect();
     if !living.is_empty() {
         jobs = living;
     }
     match (jobs.len(), damaged.len()) {
-        (0, 0) => Err(JobError::NoneRunning),
+        (0, 0) => Err(theirs.pop().unwrap_or(JobError::NoneRunning)),
         (0, 1) => Err(damaged.remove(0)),
         (1, 0) => Ok(jobs.remove(0)),
         _ => {
@@ -282,6 +283,41 @@ mod tests {
         assert!(told.starts_with("known, one of which nothing is known ("), "{told}");
         assert!(told.contains("jobs/damaged/job.json is damaged"), "{told}");
         assert!(find(Some(&"known".into()), &environment(top.path(), None)).is_ok());
+    }
+
+    /// The directories of jobs that have gone lay in /tmp, where their names are everybody's again.
+    #[test]
+    fn an_entry_that_leads_to_what_others_have_made_since_is_none_of_the_jobs() {
+        use std::os::unix::fs::{chown, lchown, symlink};
+        if !rustix::process::geteuid().is_root() || crate::job::is_mapped() {
+            return println!("SKIP: only root can give a directory to another user");
+        }
+        let (top, public) = (tempfile::tempdir().unwrap(), tempfile::tempdir_in("/tmp").unwrap());
+        make_job(top.path(), "living", true);
+        let entry = top.path().join("jobs/gone");
+        let theirs = public.path().join("x");
+        symlink(theirs.join("job"), &entry).unwrap();
+        let expect_out = |made: &str| {
+            let found = find(None, &environment(top.path(), None));
+            assert_eq!(found.expect(made).settings.job.to_string(), "living");
+            let registry = Registry::open(top.path()).unwrap();
+            let told: Vec<_> = registry.damaged().iter().map(JobError::with_help).collect();
+            let way_out = format!("remove {} to forget it", entry.display());
+            assert!(told.len() == 1 && told[0].contains(&way_out), "{made}: {told:?}");
+        };
+        std::fs::create_dir_all(&theirs).unwrap();
+        chown(&theirs, Some(4711), None).unwrap();
+        expect_out("a directory");
+        std::fs::remove_dir(&theirs).unwrap();
+        symlink("/nowhere", &theirs).unwrap();
+        lchown(&theirs, Some(4711), None).unwrap();
+        expect_out("a link to nowhere");
+        std::fs::remove_file(&theirs).unwrap();
+        symlink(&theirs, &theirs).unwrap();
+        expect_out("a link to itself");
+        std::fs::remove_dir_all(top.path().join("jobs/living")).unwrap();
+        let alone = find(None, &environment(top.path(), None)).unwrap_err();
+        assert!(matches!(alone, JobError::Foreign { .. }), "there is no other: {alone}");
     }
 
     #[test]

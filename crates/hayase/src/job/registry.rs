@@ -11,7 +11,7 @@ use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
 use super::held::Held;
-use super::{Distrust, Job, JobDir, JobError, JobId, expect_own, hidden};
+use super::{Job, JobDir, JobError, JobId, expect_own, hidden};
 
 /// Entries that are looked at; more than anybody has jobs on a machine.
 const ENTRIES_MAX: usize = 4096;
@@ -150,8 +150,7 @@ impl Registry {
                 }
                 Err(JobError::Foreign { path: target, why, .. }) => {
                     // A link to what is somebody else's; a job directory itself is not to be removed.
-                    let is_theirs = matches!(why, Distrust::Owner(_)) && path.is_symlink();
-                    let entry = is_theirs.then_some(path);
+                    let entry = (why.is_of_others() && path.is_symlink()).then_some(path);
                     Some(Err(JobError::Foreign { path: target, why, entry }))
                 }
                 // A storage that does not answer now may be there later.

@@ -220,7 +220,13 @@ impl Way {
             if is_end {
                 return refuse(at, Distrust::Owner(found.st_uid));
             }
-            return refuse(path, Distrust::Above { at: at.clone(), user: found.st_uid });
+            let (at, user) = (at.clone(), found.st_uid);
+            if !is_link {
+                return refuse(path, Distrust::Above { at, user });
+            }
+            let target = place.held.target().map_err(JobError::io("follow", &at))?;
+            let target = at.parent().map_or_else(|| target.clone(), |above| above.join(&target));
+            return refuse(path, Distrust::LinkAbove { at, user, target });
         }
         let (is_open, is_sticky) = modes(found);
         if self.is_root && is_open && !is_sticky && !is_link {
@@ -396,10 +402,14 @@ mod tests {
         let through = link.join("job");
         assert!(expect_own(&through).unwrap().is_some());
         lchown(&link, Some(STRANGER), None).unwrap();
+        let target = top.path().join("./above/../above");
+        let refused = why(expect_own(&through));
         assert_eq!(
-            why(expect_own(&through)),
-            Some(Distrust::Above { at: link.clone(), user: STRANGER })
+            refused,
+            Some(Distrust::LinkAbove { at: link.clone(), user: STRANGER, target: target.clone() })
         );
+        let help = refused.map(|why| why.help()).unwrap_or_default();
+        assert!(help.ends_with(&format!("{target:?}")), "{help}");
         lchown(&link, Some(0), None).unwrap();
         mode(&above, 0o777);
         assert_eq!(why(expect_own(&through)), Some(Distrust::Replaceable(above)));

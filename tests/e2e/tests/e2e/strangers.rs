@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::fs;
-use std::os::unix::fs::{MetadataExt, PermissionsExt, chown, lchown, symlink};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt, chown, lchown, symlink};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command as Process};
 use std::sync::Arc;
@@ -563,16 +563,22 @@ fn prolog_removes_nothing() -> TestResult {
     let owner = fs::metadata(outside.join("bytes"))?.uid();
     ensure!(owner == 0, "what a link led to was given to user {owner}");
 
-    // What can not be moved stays, and drains no node.
+    // What can not be moved stays, and drains no node; nor does it become the user's where its file system says that it is root's.
     fs::remove_dir_all(&storage)?;
     fs::create_dir(&storage)?;
-    let flags = MountFlags::empty();
-    mount("theirs", &storage, "tmpfs", flags, c"uid=4711")?;
-    let log = prolog();
-    let is_mounted = fs::symlink_metadata(&storage)?.uid() == STRANGER;
-    unmount(&storage, UnmountFlags::DETACH)?;
-    let log = log?;
-    ensure!(is_mounted && log.contains("has no storage there"), "{log}");
+    for (options, user) in [(c"uid=4711", STRANGER), (c"uid=0", 0)] {
+        mount("theirs", &storage, "tmpfs", MountFlags::empty(), options)?;
+        let (log, shown) = (prolog(), fs::symlink_metadata(&storage)?.uid());
+        unmount(&storage, UnmountFlags::DETACH)?;
+        let log = log?;
+        ensure!(shown == user && log.contains("has no storage there"), "{user} {shown}: {log}");
+    }
+
+    // An earlier try was killed before it gave the directory away.
+    fs::remove_dir(&storage)?;
+    fs::DirBuilder::new().mode(0o700).create(&storage)?;
+    ensure!(prolog()?.is_empty(), "it was root's own");
+    expect_made()?;
     trial.end()
 }
 

@@ -10,6 +10,7 @@ mod promises;
 mod reference;
 mod results;
 mod unsafe_rooms;
+mod variables;
 mod words;
 
 use hayase_tidy::{Source, Tree};
