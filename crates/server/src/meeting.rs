@@ -4,7 +4,7 @@
 //! job began. Both are kept in two small files of its storage that can be read before the rest is open: a server that is
 //! still starting proves already which one it is.
 //!
-//! Not here: what the files look like (`hayase_wire::keys`, `hayase_wire::members`), and who is lost
+//! Not here: what the files look like (`hayase_wire::keys`, `hayase_wire::members`), and which server is lost
 //! ([`crate::membership`]).
 
 use std::path::PathBuf;

@@ -13,7 +13,8 @@ const WRITERS: [&str; 2] =
     ["crates/hayase/src/cli/reference.rs", "crates/hayase/src/config/variables.rs"];
 
 /// Read by tests alone, which lie in the files of what they test.
-const OF_TESTS: [&str; 3] = ["HAYASE_SWAP_VERSIONS", "HAYASE_TEST_FRAMES", "HAYASE_TEST_VICTIM"];
+const OF_TESTS: [&str; 4] =
+    ["HAYASE_COMMIT", "HAYASE_SWAP_VERSIONS", "HAYASE_TEST_FRAMES", "HAYASE_TEST_VICTIM"];
 
 /// Names with which what stands after a `quote` begins; `HAYASE_S3_` alone is the beginning of several.
 fn names(text: &str, quote: char) -> BTreeSet<String> {

@@ -1,4 +1,4 @@
-//! Keys of a role for somebody who has logged in by `aws sso login` (IAM Identity Center).
+//! Keys of a role after a login by `aws sso login` (IAM Identity Center).
 //!
 //! The login is in a file that the AWS CLI keeps; it is read, and never renewed.
 //! Source: AWS SDKs and tools reference guide, "IAM Identity Center credential provider"; Single Sign-On portal API reference,
