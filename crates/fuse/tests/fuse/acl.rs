@@ -141,9 +141,9 @@ fn scripts() -> Vec<String> {
     ]
 }
 
-/// Kinds, modes, owners and attributes of all that is there.
+/// Kinds, modes, owners and attributes of all that is there, but those in which XFS keeps lists for itself (trusted.SGI_ACL_..).
 const SHOW: &str = "set -- $(find . ! -type l | sort); stat -c '%n %F %a %u %g' \"$@\"; \
-    getfattr -d -m - -e hex \"$@\" 2>&1; cat why 2>&1 | head -1";
+    getfattr -d -m '^[^t]' -e hex \"$@\" 2>&1; cat why 2>&1 | head -1";
 
 fn sh(directory: &Path, script: &str) -> String {
     let output = Command::new("sh").args(["-c", script]).current_dir(directory).output().unwrap();
