@@ -417,26 +417,24 @@ mod tests {
 
     #[test]
     fn a_source_that_takes_long_is_asked_once_for_all_requests() {
-        let directory = tempfile::tempdir().unwrap();
-        let (config, count) = (directory.path().join("config"), directory.path().join("count"));
-        let ends = "2000-01-01T00:00:00Z";
-        for (prints, is_ended) in [
-            ("exit 1", true),
-            (
-                "printf '{\"Version\": 1, \"AccessKeyId\": \"A\", \"SecretAccessKey\": \"s\", \"Expiration\": \"END\"}'",
-                true,
-            ),
+        let keys = r#"printf '{"Version": 1, "AccessKeyId": "A", "SecretAccessKey": "s", "Expiration": "%s"}'"#;
+        let until = |end: &str| format!("{keys} $(date -u -d '{end}' +%Y-%m-%dT%H:%M:%SZ)");
+        // Keys that end soon are to be renewed, and are good until they end.
+        for (prints, is_good) in [
+            (until("+2 minutes"), true),
+            (until("-2 minutes"), false),
+            ("exit 1".to_owned(), false),
         ] {
-            std::fs::write(&count, "").unwrap();
-            let prints = prints.replace("END", ends);
+            let directory = tempfile::tempdir().unwrap();
+            let (config, count) = (directory.path().join("config"), directory.path().join("count"));
             let command = format!("echo >> {}; sleep 0.2; {prints}", count.display());
             std::fs::write(&config, format!("[default]\ncredential_process = {command}\n"))
                 .unwrap();
             let environment = environment(&[("AWS_CONFIG_FILE", config.to_str().unwrap())]);
             let provider = Provider::new(CredentialSource::Found(Box::new(environment)));
             for _ in 0..5 {
-                assert_eq!(provider.current(SystemTime::now()).is_err(), is_ended);
-                assert!(!provider.renew("A "));
+                assert_eq!(provider.current(SystemTime::now()).is_ok(), is_good, "{prints}");
+                assert!(!provider.renew("A "), "the same keys are no others");
             }
             assert_eq!(std::fs::read_to_string(&count).unwrap().lines().count(), 1, "{prints}");
         }
