@@ -3,6 +3,7 @@
 //! Invariants: every request is safe to repeat (the conditional ones recognise their own work, see
 //! `upload`); what a failed attempt delivered is never used; the number of attempts is bounded.
 
+use std::io;
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 use std::sync::{PoisonError, RwLock};
 use std::thread;
@@ -244,11 +245,9 @@ impl Client {
         let region = self.region();
         let head = self.signed_head(request, &region, keys_used)?;
         let (tls, host, port) = (self.origin.tls, self.origin.host(&region), self.origin.port());
-        let proxy = self
-            .settings
-            .proxies
-            .to(tls, &host, port)
-            .map_err(|why| Fault::NoKeys(why.to_string()))?;
+        let proxy = self.settings.proxies.to(tls, &host, port).map_err(|why| {
+            Fault::Transport(io::Error::new(io::ErrorKind::PermissionDenied, why))
+        })?;
         let target = Target { tls, host, port, address: self.settings.connect_to, proxy };
         let patience = request.patience.max(self.settings.patience);
         let begin = Instant::now();
