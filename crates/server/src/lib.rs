@@ -68,6 +68,7 @@ mod ranges;
 mod recorded;
 mod recovery;
 mod reply_cache;
+mod request;
 mod serve;
 mod serve_error;
 mod sessions;
