@@ -29,8 +29,9 @@ pub use node::{
     RecordedStep, Room, SlotRange, StillOpen,
 };
 pub use peer::{
-    Binding, LeftLink, MachineLife, MovedName, PartRef, PeerReply, PeerRequest, Place, RenameEnd,
-    ShardEntry,
+    Binding, CacheRequest, DirectoryRequest, FileRequest, InodeRequest, LeftLink, LinkRequest,
+    LockRequest, MachineLife, MemberRequest, MovedName, NameRequest, OperationRequest, PartRef,
+    PartRequest, PeerReply, PeerRequest, Place, RenameEnd, ServerRequest, ShardEntry,
 };
 pub use reclaim::{HeldLock, HeldOpen, Holding, MembersNow, OnceId};
 pub use status::{
@@ -40,7 +41,7 @@ pub use status::{
 use serde::{Deserialize, Serialize};
 
 /// Changes whenever an old server would misread a new message. Checked in the handshake.
-pub const PROTOCOL_VERSION: u16 = 26;
+pub const PROTOCOL_VERSION: u16 = 27;
 
 /// Largest payload of one frame, and the size of an arena slot.
 pub const PAYLOAD_BYTES_MAX: usize = 1 << 20;

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use hayase_layout::{InodeId, ServerId};
-use hayase_wire::message::{FileKind, MembersNow, PeerReply, PeerRequest};
+use hayase_wire::message::{FileKind, MemberRequest, MembersNow, PeerReply, PeerRequest};
 use hayase_wire::transport::{TcpTransport, Transport};
 use hayase_wire::{
     BoxBuffer, CallError, Connector, Credentials, KnownServers, Member, PeerIdentity, PeerLink,
@@ -215,7 +215,7 @@ fn a_member_in_the_place_of_a_dead_server_is_asked_nothing_and_delays_no_loss() 
 fn a_member_speaks_for_no_other_server() {
     let cluster = Cluster::up_in_memory(3);
     let (mut on_0, mut on_2) = (cluster.process(0), cluster.process(2));
-    let beat = PeerRequest::Beat { took: 0 };
+    let beat = PeerRequest::from(MemberRequest::Beat { took: 0 });
     let error = ask(&cluster, posing_as(&cluster, 1), 0, &beat).expect_err("not served");
     assert!(matches!(error, CallError::Unreachable { .. }), "{error:?}");
 
@@ -226,7 +226,7 @@ fn a_member_speaks_for_no_other_server() {
     let of_2 = (ServerId(2), published(&cluster, 2).start_id);
     let members = MembersNow { epoch: 9, lost: vec![of_2], ..MembersNow::default() };
     for server in [0, 2] {
-        let news = PeerRequest::Members(Box::new(members.clone()));
+        let news = PeerRequest::from(MemberRequest::Members(Box::new(members.clone())));
         let reply = ask(&cluster, genuine.clone(), server, &news).expect("an answer");
         assert!(matches!(reply, PeerReply::Refused(_)), "{reply:?}");
     }
