@@ -13,6 +13,7 @@ mod handed;
 mod inodes;
 mod locks;
 mod lost;
+mod mappings;
 mod names;
 mod opens;
 mod recalls;
@@ -199,6 +200,9 @@ impl Area {
     /// Attributes arrived: kept when granted and nothing happened since they were asked for.
     fn learn(&self, asked: Asked, attr: &mut Attr, grants: Grants) -> Stamp {
         let mut shard = self.inodes.lock(attr.ino);
+        if let Some(node) = shard.nodes.get_mut(&attr.ino).filter(|node| !node.cache) {
+            node.validated.answer((attr.mtime, attr.size), Instant::now());
+        }
         let is_gathered = self.gathering.is_any()
             && shard.nodes.get(&attr.ino).is_some_and(|node| node.gathering.is_some());
         if is_gathered

@@ -1,6 +1,6 @@
 //! Tests 1-5 of the coherence protocol: what a node writes, the others see at once.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, ensure};
 use hayase_e2e::{Data, JobOptions, MapKind, Scene, Suite, TestResult, Whence, eventually, note};
@@ -11,6 +11,7 @@ pub(crate) fn suite() -> Suite {
         .posix("coherence_01_size_after_remote_write", size_after_remote_write)
         .posix("coherence_01_size_of_striped_file", size_of_striped_file)
         .posix("coherence_02_reads_every_acknowledged_byte", reads_every_acknowledged_byte)
+        .posix("coherence_02_open_reader_sees_each_append", open_reader_sees_each_append)
         .posix("coherence_03_open_reader_sees_new_bytes", open_reader_sees_new_bytes)
         .posix("coherence_03_reader_between_writers", reader_between_writers)
         .posix("coherence_04_mapping_is_new_within_a_second", mapping_is_new_within_a_second)
@@ -80,6 +81,26 @@ fn reads_every_acknowledged_byte(scene: &Scene<'_>) -> TestResult {
         reader
             .check(offset, Data::pattern(round, len))
             .with_context(|| format!("round {round}"))?;
+    }
+    Ok(())
+}
+
+/// B has it open and cached, and reads without a pause while A appends: the kernel of B loses no answer about the length,
+/// though mappings are refreshed meanwhile.
+fn open_reader_sees_each_append(scene: &Scene<'_>) -> TestResult {
+    const APPENDED: Duration = Duration::from_secs(4);
+    let path = scene.path("file");
+    scene.a.write_file(&path, Data::fill(1, 1))?;
+    // Not while the writer's close lingers: then the open would not be one that caches.
+    std::thread::sleep(Duration::from_millis(300));
+    let reader = scene.b.open(&path, "r")?;
+    reader.check(0, Data::fill(1, 1))?;
+    let writer = scene.a.open(&path, "rw")?;
+    let (begin, mut end) = (Instant::now(), 1);
+    while begin.elapsed() < APPENDED {
+        writer.pwrite(end, Data::pattern(end, 100))?;
+        reader.check(end, Data::pattern(end, 100)).with_context(|| format!("at {end}"))?;
+        end += 100;
     }
     Ok(())
 }
