@@ -128,17 +128,22 @@ impl Filesystem for Requests {
         self.shared.forget(ino(inode), lookups);
     }
 
-    fn getattr(&self, _: &Request, inode: INodeNo, _: Option<FileHandle>, reply: ReplyAttr) {
+    fn getattr(&self, asked: &Request, inode: INodeNo, _: Option<FileHandle>, reply: ReplyAttr) {
+        let asker = asked.pid();
         // Pages may have to be dropped before another size is told, which waits for reads.
         if self.pages_until_open {
-            return self.may_wait(inode, move |shared| shared.getattr(ino(inode), reply));
+            return self.may_wait(inode, move |shared| shared.getattr(ino(inode), asker, reply));
         }
         if self.waits_for_gathered() {
             let (inode, shared) = (ino(inode), Arc::clone(&self.shared));
-            let job = move || shared.getattr(inode, reply);
+            let job = move || shared.getattr(inode, asker, reply);
             return self.shared.waiters.run_surely(Line::of(inode), job);
         }
-        self.shared.getattr(ino(inode), reply);
+        let found = self.shared.attributes(ino(inode), asker);
+        if found.as_ref().is_ok_and(|(_, may_be_ignored)| *may_be_ignored) {
+            return self.may_wait(inode, move |shared| shared.answer_attributes(found, reply));
+        }
+        self.shared.answer_attributes(found, reply);
     }
 
     fn setattr(

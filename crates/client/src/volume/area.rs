@@ -13,10 +13,10 @@ mod handed;
 mod inodes;
 mod locks;
 mod lost;
-mod mappings;
 mod names;
 mod opens;
 mod recalls;
+mod validated;
 
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
@@ -200,9 +200,6 @@ impl Area {
     /// Attributes arrived: kept when granted and nothing happened since they were asked for.
     fn learn(&self, asked: Asked, attr: &mut Attr, grants: Grants) -> Stamp {
         let mut shard = self.inodes.lock(attr.ino);
-        if let Some(node) = shard.nodes.get_mut(&attr.ino).filter(|node| !node.cache) {
-            node.validated.answer((attr.mtime, attr.size), Instant::now());
-        }
         let is_gathered = self.gathering.is_any()
             && shard.nodes.get(&attr.ino).is_some_and(|node| node.gathering.is_some());
         if is_gathered
@@ -414,6 +411,15 @@ impl Volume for AreaVolume {
 
     fn may_keep(&self, ino: InodeId, stamp: Stamp) -> bool {
         stamp != Stamp::NEVER && self.area.inodes.lock(ino).stamps.may_keep(ino, stamp)
+    }
+
+    fn answers(&self, attr: &Attr, asker: u32) -> bool {
+        let mut shard = self.area.inodes.lock(attr.ino);
+        let node = shard.nodes.get_mut(&attr.ino);
+        let node = node.filter(|node| node.open.class() == Some(Class::Remote) && !node.cache);
+        node.is_some_and(|node| {
+            node.validated.answer((attr.mtime, attr.size), asker, Instant::now())
+        })
     }
 
     fn forgotten(&self, ino: InodeId) {

@@ -3,7 +3,7 @@
 use fuser::ReplyAttr;
 use hayase_client::volume::{Drops, Found, KernelCaches};
 use hayase_layout::InodeId;
-use hayase_wire::message::{MetaChange, Refused};
+use hayase_wire::message::{Attr, MetaChange, Refused};
 
 use super::Shared;
 use crate::attributes::file_attr;
@@ -11,8 +11,39 @@ use crate::errno::errno;
 use crate::set_ids::KILL;
 
 impl Shared {
-    pub(crate) fn getattr(&self, ino: InodeId, reply: ReplyAttr) {
-        self.reply_attr(self.volume.attributes(ino), reply);
+    /// May wait for reads.
+    pub(crate) fn getattr(&self, ino: InodeId, asker: u32, reply: ReplyAttr) {
+        self.answer_attributes(self.attributes(ino, asker), reply);
+    }
+
+    /// As a thread `asker` is answered, and whether the kernel may ignore that.
+    pub(crate) fn attributes(&self, ino: InodeId, asker: u32) -> Result<(Found, bool), Refused> {
+        let found = self.volume.attributes(ino)?;
+        let may_be_ignored = self.volume.answers(&found.attr, asker);
+        Ok((found, may_be_ignored))
+    }
+
+    /// What the kernel may ignore it knows before it is answered. That waits for reads.
+    pub(crate) fn answer_attributes(
+        &self,
+        found: Result<(Found, bool), Refused>,
+        reply: ReplyAttr,
+    ) {
+        if let Ok((found, true)) = &found {
+            self.make_known(&found.attr);
+        }
+        self.reply_attr(found.map(|(found, _)| found), reply);
+    }
+
+    fn make_known(&self, attr: &Attr) {
+        self.kernel.invalidate(attr.ino, Drops::Pages);
+        let Some(last) = attr.size.checked_sub(1) else { return };
+        let mut byte = None;
+        let read = self.volume.read(attr.ino, last, 1, &mut |bytes| byte = bytes.first().copied());
+        // Where it can not be read, or the file is shorter by now, the answer is all that is left.
+        if let (Ok(()), Some(byte)) = (read, byte) {
+            self.kernel.reaches(attr.ino, last, byte);
+        }
     }
 
     /// A change that sets nothing is what a kernel sends before a caller without CAP_FSETID changes bytes of a file that

@@ -8,7 +8,7 @@ use std::time::Instant;
 use hayase_layout::InodeId;
 
 use super::gathering::FileGathering;
-use super::mappings::Validated;
+use super::validated::Validated;
 use crate::attributes::AttrCache;
 use crate::grants::Stamps;
 use crate::limits::{ATTRIBUTES_MAX, SHARDS};
