@@ -23,6 +23,7 @@ use crate::errno::errno;
 use crate::handles::{access_of, is_direct};
 use crate::limits::{BACKGROUND_MAX, NAME_BYTES_MAX};
 use crate::ops::Shared;
+use crate::ops::attr::Answer;
 use crate::ops::create::NewInode;
 use crate::ops::locks::LockWish;
 use crate::ops::read_write::{Durable, WriteTo, is_append, reply_written};
@@ -139,11 +140,14 @@ impl Filesystem for Requests {
             let job = move || shared.getattr(inode, asker, reply);
             return self.shared.waiters.run_surely(Line::of(inode), job);
         }
-        let found = self.shared.attributes(ino(inode), asker);
-        if found.as_ref().is_ok_and(|(_, may_be_ignored)| *may_be_ignored) {
-            return self.may_wait(inode, move |shared| shared.answer_attributes(found, reply));
+        let answer = Answer::of(&*self.shared.volume, ino(inode), asker);
+        if answer.may_be_ignored {
+            return self.may_wait(inode, move |shared| {
+                answer.make_known(&*shared.volume, &shared.kernel);
+                shared.reply_attr(answer.found, reply);
+            });
         }
-        self.shared.answer_attributes(found, reply);
+        self.shared.reply_attr(answer.found, reply);
     }
 
     fn setattr(
