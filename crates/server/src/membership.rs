@@ -278,6 +278,16 @@ impl Node {
         }
     }
 
+    /// A server refuses this incarnation as lost. Server 0 alone declares losses: it is asked at once, and what another server
+    /// says ends nothing.
+    pub(crate) fn told_lost_by(&self, server: ServerId) {
+        if server == COORDINATOR {
+            return self.membership.is_lost.notify_one();
+        }
+        tracing::warn!(%server, "it answers that this node was declared lost: server 0 is asked");
+        self.membership.wakes.notify_one();
+    }
+
     /// As server 0: somebody beats.
     pub(crate) async fn beaten(self: &Rc<Self>, from: PeerIdentity, took: u64) -> PeerReply {
         let mut kept: Option<MembersNow> = None;
@@ -396,7 +406,7 @@ impl Node {
             let (this, news) = (Rc::clone(self), PeerRequest::Members(Box::new(members.clone())));
             asked.spawn_local(async move {
                 let answer = this.peers.call(server, &news, None, None, BEAT_DEADLINE).await;
-                (server, answer.is_ok())
+                (server, answer.is_ok_and(|called| matches!(called.served.reply, PeerReply::Done)))
             });
         }
         // Also when nobody else lives: what is released goes by the least that a living server has taken.
