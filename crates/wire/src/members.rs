@@ -80,12 +80,39 @@ pub enum MembersError {
         waited: Duration,
     },
     /// Two builds in one job.
-    #[error("server {server} speaks protocol version {theirs}, this server {PROTOCOL_VERSION}")]
+    #[error(
+        "{} was written by a build with protocol version {theirs}, and this one has {PROTOCOL_VERSION}", .path.display()
+    )]
     Version {
+        /// Which file.
+        path: PathBuf,
+        /// The version of who wrote it.
+        theirs: u16,
+    },
+    /// A list of another number of servers.
+    #[error("{} lists {listed} servers, and this job has {servers}", .path.display())]
+    Count {
+        /// The list.
+        path: PathBuf,
+        /// Servers in it.
+        listed: usize,
+        /// Servers of the job.
+        servers: u16,
+    },
+    /// A server has nothing of what it had when the list was sealed.
+    #[error(
+        "{} was sealed when server {server} on host {host} had begun the job, and its names of then are not in {}",
+        .path.display(), .names.display()
+    )]
+    NamesGone {
         /// Who.
         server: ServerId,
-        /// Its version.
-        theirs: u16,
+        /// Its host.
+        host: String,
+        /// The list.
+        path: PathBuf,
+        /// Where its names were.
+        names: PathBuf,
     },
     /// Not written with this job's secret, or changed since.
     #[error("{} was not written with the secret of this job", .path.display())]
@@ -162,10 +189,21 @@ impl MembersError {
                 Some("see their logs, `node-<i>/serve.log` in the job directory")
             }
             Self::Unsealed { .. } => Some("see the log of server 0, `node-0/serve.log`"),
-            Self::Version { .. } => Some("run the same version of hayase on all nodes"),
-            Self::Forged { .. } | Self::Malformed { .. } => {
-                Some("start the job with a fresh job directory")
-            }
+            Self::Version { .. } => Some(
+                "run the same version of hayase on all nodes; end a job with the version that started it (`hayase down`)",
+            ),
+            Self::Forged { .. } | Self::Malformed { .. } => Some(
+                "the file is damaged, or of another job: end the job with `hayase down` and start another one, which \
+                 gets a directory of its own",
+            ),
+            Self::Count { .. } => Some(
+                "the list is of another job, or a process that knows the secret of the job has changed it: end the job \
+                 with `hayase down` and start another one",
+            ),
+            Self::NamesGone { .. } => Some(
+                "the storage of this server was lost or replaced: mount the storage with which it began the job, or \
+                 leave this node lost and end the job with `hayase down`",
+            ),
             Self::NotItsKey { .. } => Some(
                 "the storage of this server was lost or replaced: mount the storage with which it began the job, or \
                  leave this node lost and end the job with `hayase down`",
@@ -174,7 +212,9 @@ impl MembersError {
                 "a process that knows the secret of the job has changed this file: end the job with `hayase down` and \
                  start another one",
             ),
-            Self::Read { .. } | Self::Write { .. } => None,
+            Self::Read { .. } | Self::Write { .. } => Some(
+                "see that the directory of this file is there, has room, and is yours to write",
+            ),
         }
     }
 }
@@ -263,7 +303,7 @@ pub fn read(job_dir: &Path, secret: &Secret) -> Result<Option<Members>, MembersE
         return Err(MembersError::Malformed { path, what });
     }
     for member in &members.servers {
-        check_version(member)?;
+        check_version(member, &path)?;
     }
     Ok(Some(members))
 }
@@ -278,19 +318,31 @@ pub fn published(
 }
 
 /// The servers of the sealed list, where they are to be found now: those that were started again have published again
-/// since, as far as this directory shows it.
-pub fn current(job_dir: &Path, sealed: Members, secret: &Secret) -> Result<Members, MembersError> {
-    let now = |before: Member| match read_member(job_dir, before.server, secret)? {
-        Some(now) if now.key != before.key => Err(MembersError::KeyChanged {
-            server: now.server,
-            host: before.host,
-            path: published_path(job_dir, now.server),
-        }),
-        Some(now) => Ok(now),
-        None => Ok(before),
+/// since, as far as this directory shows it. An entry that is damaged, or has another key, counts for nothing: every
+/// process of the job can write there, and a server proves itself by the key of the sealed list in any case.
+pub fn current(job_dir: &Path, sealed: Members, secret: &Secret) -> Members {
+    let now = |before: Member| match published_since(job_dir, &before, secret) {
+        Ok(now) => now.unwrap_or(before),
+        Err(error) => {
+            let server = before.server;
+            tracing::warn!(%server, %error, "its address is taken from the sealed list");
+            before
+        }
     };
-    let servers = sealed.servers.into_iter().map(now).collect::<Result<_, _>>()?;
-    Ok(Members { servers, ..sealed })
+    Members { servers: sealed.servers.into_iter().map(now).collect(), ..sealed }
+}
+
+fn published_since(
+    job_dir: &Path,
+    before: &Member,
+    secret: &Secret,
+) -> Result<Option<Member>, MembersError> {
+    let now = read_member(job_dir, before.server, secret)?;
+    if now.as_ref().is_none_or(|now| now.key == before.key) {
+        return Ok(now);
+    }
+    let (server, host) = (before.server, before.host.clone());
+    Err(MembersError::KeyChanged { server, host, path: published_path(job_dir, server) })
 }
 
 /// What was kept of the first list in a file of a server's own ([`keep_known`]).
@@ -359,15 +411,32 @@ fn read_member(
         let what = format!("it is by server {}", member.server);
         return Err(MembersError::Malformed { path, what });
     }
-    check_version(&member)?;
+    check_version(&member, &path)?;
     Ok(Some(member))
 }
 
-fn check_version(member: &Member) -> Result<(), MembersError> {
+fn check_version(member: &Member, path: &Path) -> Result<(), MembersError> {
     if member.version == PROTOCOL_VERSION {
         return Ok(());
     }
-    Err(MembersError::Version { server: member.server, theirs: member.version })
+    Err(MembersError::Version { path: path.to_owned(), theirs: member.version })
+}
+
+/// The version of the messages of who wrote the file, where the text says one: a member, or a list of them. Nothing but
+/// the wording of an error depends on it.
+fn version_in(text: &[u8]) -> Option<u16> {
+    #[derive(Deserialize)]
+    struct AnyMember {
+        version: Option<u16>,
+        #[serde(default)]
+        servers: Vec<AnyMember>,
+    }
+    #[derive(Deserialize)]
+    struct AnySigned {
+        content: AnyMember,
+    }
+    let AnySigned { content } = serde_json::from_slice(text).ok()?;
+    content.version.or_else(|| content.servers.first()?.version)
 }
 
 /// A file: its content, and the code over the content's compact JSON.
@@ -426,9 +495,11 @@ fn read_signed<T: Serialize + DeserializeOwned>(
     };
     let mut text = Vec::new();
     file.take(MEMBERS_BYTES_MAX).read_to_end(&mut text).map_err(failed)?;
-    let malformed = |error: serde_json::Error| MembersError::Malformed {
-        path: path.to_owned(),
-        what: error.to_string(),
+    let malformed = |error: serde_json::Error| match version_in(&text) {
+        Some(theirs) if theirs != PROTOCOL_VERSION => {
+            MembersError::Version { path: path.to_owned(), theirs }
+        }
+        _ => MembersError::Malformed { path: path.to_owned(), what: error.to_string() },
     };
     let signed: Signed<T> = serde_json::from_slice(&text).map_err(malformed)?;
     let expected = code(path, &signed.content, secret).map_err(malformed)?;
@@ -564,16 +635,31 @@ mod tests {
         let sealed = seal(job, 2, &SECRET, WAIT).await.unwrap();
         let elsewhere = Member { addresses: Vec::new(), start_id: 90, ..member(1) };
         publish(job, &elsewhere, &SECRET).unwrap();
-        let now = current(job, sealed.clone(), &SECRET).unwrap();
+        let now = current(job, sealed.clone(), &SECRET);
         assert_eq!(now.servers, [member(0), elsewhere.clone()]);
         assert_eq!(now.known(), sealed.known());
         // Where each node has a directory of its own, the others are not in it.
         fs::remove_file(published_path(job, ServerId(0))).unwrap();
-        assert_eq!(current(job, sealed.clone(), &SECRET).unwrap().servers, now.servers);
+        assert_eq!(current(job, sealed.clone(), &SECRET).servers, now.servers);
+    }
 
-        publish(job, &Member { key: key(9), ..elsewhere }, &SECRET).unwrap();
-        let error = current(job, sealed, &SECRET).unwrap_err();
+    #[tokio::test]
+    async fn an_entry_that_is_damaged_or_foreign_counts_for_nothing() {
+        let dir = tempfile::tempdir().unwrap();
+        let job = dir.path();
+        (0..3).for_each(|server| publish(job, &member(server), &SECRET).unwrap());
+        let sealed = seal(job, 3, &SECRET, WAIT).await.unwrap();
+        let elsewhere = Member { addresses: Vec::new(), ..member(2) };
+        publish(job, &elsewhere, &SECRET).unwrap();
         let path = published_path(job, ServerId(1));
+        let check = |what: &str| {
+            let now = current(job, sealed.clone(), &SECRET).servers;
+            assert_eq!(now, [member(0), member(1), elsewhere.clone()], "{what}");
+        };
+        let changed = Member { addresses: Vec::new(), ..member(1) };
+        publish(job, &Member { key: key(9), ..changed.clone() }, &SECRET).unwrap();
+        check("another key");
+        let error = published_since(job, &member(1), &SECRET).unwrap_err();
         assert_eq!(
             error.to_string(),
             format!(
@@ -581,7 +667,17 @@ mod tests {
                 path.display()
             )
         );
-        assert!(error.help().is_some());
+        publish(job, &changed, &Secret::from_bytes([7; 32])).unwrap();
+        check("another secret");
+        publish(job, &Member { version: 99, ..changed.clone() }, &SECRET).unwrap();
+        check("another version");
+        fs::copy(published_path(job, ServerId(2)), &path).unwrap();
+        check("another server");
+        fs::write(&path, b"{").unwrap();
+        check("no entry");
+        fs::remove_file(&path).unwrap();
+        fs::create_dir(&path).unwrap();
+        check("no file");
     }
 
     #[test]
@@ -600,9 +696,31 @@ mod tests {
     #[tokio::test]
     async fn another_version_is_named() {
         let dir = tempfile::tempdir().unwrap();
-        publish(dir.path(), &Member { version: 99, ..member(0) }, &SECRET).unwrap();
-        let error = seal(dir.path(), 1, &SECRET, WAIT).await.unwrap_err();
-        assert!(matches!(error, MembersError::Version { server: ServerId(0), theirs: 99 }));
+        let job = dir.path();
+        publish(job, &Member { version: 99, ..member(0) }, &SECRET).unwrap();
+        let path = published_path(job, ServerId(0));
+        let check = |error: MembersError, path: &Path| {
+            let text = format!(
+                "{} was written by a build with protocol version 99, and this one has {PROTOCOL_VERSION}",
+                path.display()
+            );
+            assert_eq!(error.to_string(), text);
+            assert!(error.help().unwrap().contains("`hayase down`"));
+        };
+        check(seal(job, 1, &SECRET, WAIT).await.unwrap_err(), &path);
+        // Which has other fields.
+        let member = r#"{"server": 0, "port": 40, "version": 99}"#;
+        fs::write(&path, format!(r#"{{"content": {member}, "code": "0"}}"#)).unwrap();
+        check(seal(job, 1, &SECRET, WAIT).await.unwrap_err(), &path);
+        let list = format!(r#"{{"content": {{"servers": [{member}]}}, "code": "0", "of": 1}}"#);
+        fs::write(sealed_path(job), list).unwrap();
+        check(read(job, &SECRET).unwrap_err(), &sealed_path(job));
+        // No version, or ours: it is damaged.
+        for member in ["{}".to_owned(), member.replace("99", &PROTOCOL_VERSION.to_string())] {
+            fs::write(&path, format!(r#"{{"content": {member}, "code": "0"}}"#)).unwrap();
+            let error = seal(job, 1, &SECRET, WAIT).await.unwrap_err();
+            assert!(matches!(error, MembersError::Malformed { .. }), "{error}");
+        }
     }
 
     #[test]
