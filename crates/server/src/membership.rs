@@ -173,6 +173,16 @@ impl Membership {
         self.now.borrow().loss_of(server)
     }
 
+    /// A server refuses this incarnation as lost. Server 0 alone declares losses: it is asked at once, and what another server
+    /// says ends nothing.
+    pub(crate) fn told_lost_by(&self, server: ServerId) {
+        if server == COORDINATOR {
+            return self.is_lost.notify_one();
+        }
+        tracing::warn!(%server, "it answers that this node was declared lost: server 0 is asked");
+        self.wakes.notify_one();
+    }
+
     /// Returns when `server` is declared lost.
     pub(crate) async fn until_lost(&self, server: ServerId) {
         loop {
@@ -276,16 +286,6 @@ impl Node {
             Ok(other) => tracing::error!(?other, "a beat answered by something else"),
             Err(error) => tracing::debug!(%error, "server 0 does not answer"),
         }
-    }
-
-    /// A server refuses this incarnation as lost. Server 0 alone declares losses: it is asked at once, and what another server
-    /// says ends nothing.
-    pub(crate) fn told_lost_by(&self, server: ServerId) {
-        if server == COORDINATOR {
-            return self.membership.is_lost.notify_one();
-        }
-        tracing::warn!(%server, "it answers that this node was declared lost: server 0 is asked");
-        self.membership.wakes.notify_one();
     }
 
     /// As server 0: somebody beats.

@@ -230,7 +230,7 @@ impl Node {
                     }
                 }
                 PeerReply::Dead => {
-                    self.told_lost_by(to);
+                    self.membership.told_lost_by(to);
                     let why = format!("server {to} answers that this node was declared lost");
                     return Err(Refused::because(libc_errno::EIO, why));
                 }
