@@ -21,6 +21,7 @@ pub(crate) mod verify;
 use std::error::Error;
 
 use hayase_fuse::MountError;
+use hayase_server::ServeError;
 use hayase_store::{AreaError, LedgerError, MetaError, NamespaceError, PartError};
 use hayase_tier::TierError;
 use hayase_wire::transport::{TransportError, UcxError};
@@ -41,6 +42,7 @@ pub(crate) fn advice(cause: &(dyn Error + 'static)) -> Option<String> {
         .or_else(|| of(cause, NamespaceError::help))
         .or_else(|| of(cause, PartError::help))
         .or_else(|| of(cause, LedgerError::help))
+        .or_else(|| of(cause, ServeError::help))
         .or_else(|| of(cause, MembersError::help))
         .or_else(|| of(cause, HandshakeError::help))
         .or_else(|| of(cause, TransportError::help))

@@ -175,6 +175,16 @@ impl Membership {
         self.now.borrow().loss_of(server)
     }
 
+    /// A server refuses this incarnation as lost. Server 0 alone declares losses: it is asked at once, and what another server
+    /// says ends nothing.
+    pub(crate) fn told_lost_by(&self, server: ServerId) {
+        if server == COORDINATOR {
+            return self.is_lost.notify_one();
+        }
+        tracing::warn!(%server, "it answers that this node was declared lost: server 0 is asked");
+        self.wakes.notify_one();
+    }
+
     /// Returns when `server` is declared lost.
     pub(crate) async fn until_lost(&self, server: ServerId) {
         loop {
@@ -400,7 +410,7 @@ impl Node {
             let (this, news) = (Rc::clone(self), PeerRequest::from(news));
             asked.spawn_local(async move {
                 let answer = this.peers.call(server, &news, None, None, BEAT_DEADLINE).await;
-                (server, answer.is_ok())
+                (server, answer.is_ok_and(|called| matches!(called.served.reply, PeerReply::Done)))
             });
         }
         // Also when nobody else lives: what is released goes by the least that a living server has taken.

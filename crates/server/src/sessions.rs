@@ -165,7 +165,9 @@ impl Node {
                     return Err(Refused::because(libc_errno::EIO, why));
                 }
             };
-            self.sessions.heard(to);
+            if !matches!(called.served.reply, PeerReply::Dead) {
+                self.sessions.heard(to);
+            }
             match called.served.reply {
                 PeerReply::NoSession { start_id } => {
                     if told.replace(start_id) == Some(start_id) {
@@ -182,8 +184,8 @@ impl Node {
                     }
                 }
                 PeerReply::Dead => {
-                    self.membership.is_lost.notify_one();
-                    let why = "this node was declared lost";
+                    self.membership.told_lost_by(to);
+                    let why = format!("server {to} answers that this node was declared lost");
                     return Err(Refused::because(libc_errno::EIO, why));
                 }
                 _ => return Ok(called.served),

@@ -11,6 +11,7 @@ mod attr;
 mod cache;
 mod lock;
 mod node;
+mod open;
 mod peer;
 mod reclaim;
 mod status;
@@ -24,10 +25,11 @@ pub use cache::{
 };
 pub use lock::{Lock, LockAnswer, LockHeld, LockKind, LockRange};
 pub use node::{
-    Access, Callback, CallbackReply, ClientRole, Close, Created, Explained, Gathered, HandedBack,
-    HandedOver, NewNode, NodeReply, NodeRequest, Numbered, OpenKind, Opened, Opening, ParentPolicy,
-    RecordedStep, Room, SlotRange, StillOpen,
+    Callback, CallbackReply, ClientRole, Close, Created, Explained, Gathered, HandedBack,
+    HandedOver, NewNode, NodeReply, NodeRequest, Numbered, Opened, ParentPolicy, RecordedStep,
+    Room, SlotRange, StillOpen,
 };
+pub use open::{Access, OpenKind, Opening};
 pub use peer::{
     Binding, CacheRequest, DirectoryRequest, FileRequest, InodeRequest, LeftLink, LinkRequest,
     LockRequest, MachineLife, MemberRequest, MovedName, NameRequest, OperationRequest, PartRef,
