@@ -4,9 +4,10 @@
 //! Rooms: [`commands`] (one verb, one file), [`job`] (the job directory and how a job is found), [`kept_file`] (small
 //! files with a checksum),
 //! [`launch`] (starting and ending the nodes of a job), [`supervisor`] (the process that keeps one
-//! node), [`doctor`] (what this machine can do), [`noise`] (how programs are disturbed), [`processors`], [`interrupts`] and [`cpu_budget`] (what keeps daemons away from them), [`report`] (the page of a job), [`metrics`] (counters for Prometheus), [`moment`] (times as people write them), [`count`] (numbers of things), [`output`] (the only code that prints),
+//! node), [`doctor`] (what this machine can do), [`advice`] (what an error adds to its message), [`noise`] (how programs are disturbed), [`processors`], [`interrupts`] and [`cpu_budget`] (what keeps daemons away from them), [`report`] (the page of a job), [`metrics`] (counters for Prometheus), [`moment`] (times as people write them), [`count`] (numbers of things), [`output`] (the only code that prints),
 //! [`wiring`] (where the servers, the mounts and the areas of the other crates are plugged in).
 
+mod advice;
 mod cli;
 mod commands;
 mod config;
@@ -43,12 +44,12 @@ fn main() -> ExitCode {
         Err(error) => return output::wrong_usage(&error),
     };
     let environment = config::Environment::read();
-    let output = output::Output::new(arguments.output, environment.no_color);
-    match commands::run(arguments.command, &environment, &output) {
+    let output = output::Output::new(arguments.output, environment.no_color, advice::table::of);
+    match commands::run(arguments.command, cli::Cli::command, &environment, &output) {
         Ok(status) => status.into(),
         Err(error) => {
             output.fail(&error);
-            exit::status_of(&error).into()
+            output.advice(&error).status().into()
         }
     }
 }

@@ -9,6 +9,7 @@ use rustix::io::Errno;
 use serde::Serialize;
 
 use super::AreaPathError;
+use crate::advice::{Advice, Advise};
 use crate::config::Environment;
 use crate::exit::Status;
 use crate::job::Registry;
@@ -120,6 +121,12 @@ impl LayoutError {
             Self::Width(_) => Some("--width 0 means all nodes".to_owned()),
             Self::Kept { .. } => None,
         }
+    }
+}
+
+impl Advise for LayoutError {
+    fn advice(&self) -> Option<Advice> {
+        Some(Advice::usage(self.help()))
     }
 }
 

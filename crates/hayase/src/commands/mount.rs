@@ -18,6 +18,7 @@ use serde::Serialize;
 use super::headings::KEYS;
 use super::serve::report;
 use super::transfer::{self, EndpointArg, KeyArgs};
+use crate::advice::{Advice, Advise};
 use crate::config::Environment;
 use crate::exit::Status;
 use crate::number::within;
@@ -132,6 +133,12 @@ impl MountPathError {
                 None => "mount the directory above it".to_owned(),
             },
         })
+    }
+}
+
+impl Advise for MountPathError {
+    fn advice(&self) -> Option<Advice> {
+        Some(Advice::usage(self.help()))
     }
 }
 

@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 
 use super::hosts::{HostsError, parse_file, parse_list};
 use super::program;
+use crate::advice::{Advice, Advise};
 use crate::commands::up::UpArgs;
 use crate::config::Environment;
 use crate::job::Way;
@@ -95,6 +96,12 @@ impl LaunchError {
             Self::File { .. } | Self::NoProgram => return None,
         };
         Some(text.to_owned())
+    }
+}
+
+impl Advise for LaunchError {
+    fn advice(&self) -> Option<Advice> {
+        Some(Advice::usage(self.help()))
     }
 }
 

@@ -11,6 +11,7 @@ use std::process::Command;
 
 use super::tree::way::exec_command;
 use super::{namespaces, preload};
+use crate::advice::{Advice, Advise};
 use crate::config::{Environment, HYDRA_ARGUMENTS};
 use crate::job::{Job, Kind, Reach};
 
@@ -85,6 +86,12 @@ impl EnterError {
             Self::Program { .. } => Some(126),
             _ => None,
         }
+    }
+}
+
+impl Advise for EnterError {
+    fn advice(&self) -> Option<Advice> {
+        Some(Advice { help: self.help(), is_usage: self.is_usage() })
     }
 }
 

@@ -13,6 +13,7 @@ use rustix::fs::Access;
 
 use super::allocation::{Choice, choose};
 use super::{deadline, mounts, network, storage_nodes};
+use crate::advice::{Advice, Advise};
 use crate::commands::up::UpArgs;
 use crate::config::Environment;
 use crate::job::{
@@ -139,6 +140,12 @@ impl PlanError {
             Self::Tier(_) | Self::Nodes(_) | Self::TooSmall { .. } | Self::Cores(_) => return None,
         };
         Some(text.to_owned())
+    }
+}
+
+impl Advise for PlanError {
+    fn advice(&self) -> Option<Advice> {
+        Some(Advice::usage(self.help()))
     }
 }
 

@@ -23,6 +23,7 @@ use super::lines::Lines;
 use super::network::Hub;
 use super::signals::{Received, Signals};
 use super::tree::Tree;
+use crate::advice::{Advice, Advise};
 use crate::config::Environment;
 use crate::job::{Job, Kind, NodeDir};
 use crate::output::Output;
@@ -100,6 +101,12 @@ impl NodeError {
             Self::NotReached { host, tail, .. } => Some(unreached_help(host, tail)),
             Self::Interrupted(_) => None,
         }
+    }
+}
+
+impl Advise for NodeError {
+    fn advice(&self) -> Option<Advice> {
+        Some(Advice::failure(self.help()))
     }
 }
 

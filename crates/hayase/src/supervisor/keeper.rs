@@ -515,7 +515,7 @@ impl Keeper {
             End::Failed(error) => {
                 tracing::error!("{error:#}");
                 let told = error.downcast_ref::<DaemonFailed>().map(|failed| failed.0.clone());
-                let failure = told.unwrap_or_else(|| Failure::new(&error, Vec::new()));
+                let failure = told.unwrap_or_else(|| Failure::new(&error, output));
                 // Said first: the log that it quotes is about to go.
                 let _ = output.line(&Said::Failed(failure));
                 self.tear_down(Fate::Remove, None);

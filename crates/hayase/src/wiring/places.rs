@@ -14,6 +14,7 @@ use hayase_stage::{Place, Selection};
 use hayase_tier::s3::{ConditionalWrites, S3Settings, SettingsError};
 use hayase_tier::{Gfarm, Key, Memory, Owner, Posix, S3, TierError};
 
+use crate::advice::{Advice, Advise};
 use crate::job::{Registry, TierSettings};
 use crate::launch::cover;
 
@@ -129,6 +130,12 @@ impl PlaceError {
             Self::NoDirectory(path) => Self::NoTree(path),
             other => other,
         }
+    }
+}
+
+impl Advise for PlaceError {
+    fn advice(&self) -> Option<Advice> {
+        Some(Advice::usage(self.help()))
     }
 }
 

@@ -15,6 +15,7 @@ use hayase_stage::{
 use serde::{Deserialize, Serialize};
 
 use super::{KeyError, Start};
+use crate::advice::{Advice, Advise};
 use crate::commands::headings::{COPYING, PERFORMANCE, SELECTION};
 use crate::config::{Environment, set_endpoint};
 use crate::job::Registry;
@@ -144,6 +145,12 @@ pub(crate) struct CopyArgs {
 #[derive(Debug, thiserror::Error)]
 #[error("--delete needs a directory as the source, which decides what stays at the target")]
 pub(crate) struct DeleteOfFile;
+
+impl Advise for DeleteOfFile {
+    fn advice(&self) -> Option<Advice> {
+        Some(Advice::usage(None))
+    }
+}
 
 impl CopyArgs {
     /// Of what is selected, and otherwise as always.

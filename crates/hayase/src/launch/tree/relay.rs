@@ -147,7 +147,8 @@ impl Relay<'_> {
             Down::Join(_) => {}
             Down::Start(start) => {
                 if let Err(error) = self.start(&start) {
-                    self.tell(&Up::Said(Said::Failed(Failure::new(&error, Vec::new()))))?;
+                    let failure = Failure::new(&error, &self.output);
+                    self.tell(&Up::Said(Said::Failed(failure)))?;
                 }
             }
             Down::File(file) => {
