@@ -2,7 +2,7 @@
 //!
 //! Rooms: [`settings`] (`job.json`, and every path and name that follows from it), [`directory`]
 //! (what lies in the job directory), [`hidden`] (how it appears and disappears), [`registry`] (the jobs of this user),
-//! [`find`] (which job a command means), [`leftovers`] (removing what a job leaves), [`mark`] (whose a storage is), [`trust`], [`distrust`] and [`held`] (whether another user could have written what is read), [`removal`] (whether it may be), [`ledgers`] and
+//! [`find`] (which job a command means), [`known`] (what is known of it), [`leftovers`] (removing what a job leaves), [`mark`] (whose a storage is), [`trust`], [`distrust`] and [`held`] (whether another user could have written what is read), [`removal`] (whether it may be), [`ledgers`] and
 //! [`left_names`] (what the storage of its nodes says), [`error`].
 
 mod directory;
@@ -11,6 +11,7 @@ mod error;
 mod find;
 mod held;
 mod hidden;
+mod known;
 pub(crate) mod ledgers;
 pub(crate) mod left_names;
 mod leftovers;
@@ -25,7 +26,8 @@ pub(crate) use directory::{
 };
 pub(crate) use distrust::Distrust;
 pub(crate) use error::JobError;
-pub(crate) use find::{Job, find, find_any, job_at};
+pub(crate) use find::{find, find_any, job_at};
+pub(crate) use known::Job;
 pub(crate) use leftovers::{
     Dead, clean, clean_dead, clean_node, clean_node_unless_needed, clean_resumed,
     clean_unless_needed, clean_unstarted_node, detach_areas, forget_kept_node, hide_others,

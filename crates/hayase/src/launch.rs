@@ -1,7 +1,7 @@
 //! Starting, entering and ending the nodes of a job, from the side of the person who types.
 //!
 //! Rooms: [`plan`] (what was typed becomes the job's settings, checked), [`ground`] (directories of
-//! a job, made before and removed after), [`storage_nodes`] (which nodes carry storage), [`storage_kind`] (storage that is not on a disk), [`start`] (supervisors up, all or none), [`stop`],
+//! a job, made before and removed after), [`storage_nodes`] (which nodes carry storage), [`storage_kind`] (storage that is not on a disk), [`start`] (supervisors up, all or none), [`node_process`] (one of them), [`node_error`], [`stop`], [`end_node`],
 //! [`enter`] (running a program on a node), [`tree`] (nodes that are other hosts), [`hosts`] (lists of
 //! hosts), [`allocation`] (what a batch system gave us), [`deadline`] (when it takes that back), [`addresses`], [`namespaces`] and [`network`] (what makes a simulated
 //! node), [`cover`] (what the machine shows in place of areas of simulated nodes), [`mounts`] (what is mounted where), [`holders`] (who keeps a mount busy), [`signals`], [`lines`], [`program`] (finding `ip` and
@@ -12,6 +12,7 @@ pub(crate) mod allocation;
 pub(crate) mod cover;
 pub(crate) mod deadline;
 pub(crate) mod drain;
+mod end_node;
 pub(crate) mod enter;
 pub(crate) mod ground;
 pub(crate) mod holders;
@@ -20,6 +21,8 @@ pub(crate) mod lines;
 pub(crate) mod mounts;
 pub(crate) mod namespaces;
 pub(crate) mod network;
+mod node_error;
+mod node_process;
 pub(crate) mod open_files;
 pub(crate) mod plan;
 pub(crate) mod preload;
@@ -34,8 +37,7 @@ pub(crate) mod tree;
 pub(crate) use allocation::LaunchError;
 pub(crate) use deadline::DeadlineError;
 pub(crate) use enter::EnterError;
+pub(crate) use node_error::NodeError;
 pub(crate) use plan::PlanError;
 pub(crate) use preload::PreloadError;
-pub(crate) use start::NodeError;
 pub(crate) use storage_nodes::StorageNodesError;
-pub(crate) use tree::way::is_same_host;

@@ -15,6 +15,7 @@ mod count;
 mod cpu_budget;
 mod doctor;
 mod exit;
+mod host;
 mod interrupts;
 mod job;
 mod kept_file;

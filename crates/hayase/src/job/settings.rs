@@ -13,7 +13,7 @@ use hayase_tier::Owner;
 use serde::{Deserialize, Serialize};
 
 use crate::cpu_budget::CpuBudget;
-use crate::launch::is_same_host;
+use crate::host::is_same_host;
 use crate::process::ProcessId;
 use crate::processors::Processors;
 use crate::wiring::tier_faults::TierFaults;

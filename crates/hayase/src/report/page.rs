@@ -5,6 +5,7 @@ use std::fmt::{Display, Write};
 use hayase_layout::ByteCount;
 
 use super::JobReport;
+use super::escape::escaped;
 use super::plot::{self, Line};
 use super::series::{self, Points};
 use crate::commands::status::NodeStatus;
@@ -43,12 +44,6 @@ pub(super) fn html(report: &JobReport) -> String {
     unknown(&mut page, report);
     page.0 += "</body></html>\n";
     page.0
-}
-
-/// Text that means nothing to a browser.
-pub(super) fn escaped(text: &str) -> String {
-    let text = text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;");
-    text.replace('"', "&quot;")
 }
 
 /// Pieces of the page.

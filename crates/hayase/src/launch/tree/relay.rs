@@ -14,14 +14,14 @@ use super::board::Board;
 use super::branches::{Branches, TICK};
 use super::lines::{Decoder, encode};
 use super::message::{Answer, Down, Join, Start, Up};
-use super::way::is_same_host;
 use super::{answer, own_node};
 use crate::config::Environment;
 use crate::exit::Status;
+use crate::host::is_same_host;
 use crate::job::{Job, JobDir, JobError, Way};
 use crate::launch::lines::Lines;
+use crate::launch::node_process::{CLEARING_MAX, Supervisor};
 use crate::launch::signals::{ENDING, Signals};
-use crate::launch::start::{CLEARING_MAX, Supervisor};
 use crate::output::Output;
 use crate::supervisor::said::{Failure, Said};
 
