@@ -8,10 +8,10 @@ mod reference;
 use clap::{ArgAction, Parser};
 
 use crate::commands::Command;
-use crate::commands::headings::GLOBAL;
 use crate::config::variables;
 use crate::exit;
 use crate::output::OutputArgs;
+use crate::output::headings::GLOBAL;
 
 /// Turn the storage in the nodes of one batch job into one fast file system
 #[derive(Debug, Parser)]

@@ -18,7 +18,6 @@ pub(crate) mod exec;
 pub(crate) mod explain;
 pub(crate) mod flush;
 pub(crate) mod gfarm_lane;
-pub(crate) mod headings;
 pub(crate) mod job_arg;
 pub(crate) mod layout;
 pub(crate) mod man;

@@ -1,6 +1,6 @@
 //! Starting, entering and ending the nodes of a job, from the side of the person who types.
 //!
-//! Rooms: [`plan`] (what was typed becomes the job's settings, checked), [`ground`] (directories of
+//! Rooms: [`options`] (what can be typed), [`plan`] (what was typed becomes the job's settings, checked), [`ground`] (directories of
 //! a job, made before and removed after), [`storage_nodes`] (which nodes carry storage), [`storage_kind`] (storage that is not on a disk), [`start`] (supervisors up, all or none), [`node_process`] (one of them), [`node_error`], [`stop`], [`end_node`],
 //! [`enter`] (running a program on a node), [`tree`] (nodes that are other hosts), [`hosts`] (lists of
 //! hosts), [`allocation`] (what a batch system gave us), [`deadline`] (when it takes that back), [`addresses`], [`namespaces`] and [`network`] (what makes a simulated
@@ -24,6 +24,7 @@ pub(crate) mod network;
 mod node_error;
 mod node_process;
 pub(crate) mod open_files;
+pub(crate) mod options;
 pub(crate) mod plan;
 pub(crate) mod preload;
 pub(crate) mod program;

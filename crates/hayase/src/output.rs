@@ -3,10 +3,11 @@
 //! Data goes to standard output, everything else to standard error. With `--json` data is one JSON
 //! document and errors are JSON as well. Meaning never depends on colour.
 //!
-//! Rooms: [`arguments`] (how to talk, as typed), [`human`] (pages of text), [`json`], [`progress`] (only on a
+//! Rooms: [`arguments`] (how to talk, as typed), [`headings`] (of options in help texts), [`human`] (pages of text), [`json`], [`progress`] (only on a
 //! terminal), [`hint`] (errors with what to try next).
 
 mod arguments;
+pub(crate) mod headings;
 mod hint;
 mod human;
 mod json;

@@ -14,15 +14,15 @@ use hayase_stage::verify::{Comparison, compare};
 use hayase_tier::TierError;
 use serde::Serialize;
 
-use super::headings::{KEYS, NODES, PACKS, PERFORMANCE, SELECTION};
 use super::job_arg::JobArg;
 use super::spread::{self, AreaPlace, OutSpreadArgs, OutWishes, SpreadArgs};
-use super::transfer::{self, CopyArgs, EndpointArg, KeyArgs, PackArgs, Remembered, SelectionArgs};
+use super::transfer::{self, CopyArgs, KeyArgs, PackArgs, Remembered, SelectionArgs};
 use crate::advice::{Advice, Advise};
-use crate::config::Environment;
+use crate::config::{EndpointArg, Environment};
 use crate::count::counted;
 use crate::exit::Status;
 use crate::number::within;
+use crate::output::headings::{KEYS, NODES, PACKS, PERFORMANCE, SELECTION};
 use crate::output::{Human, Output, Page};
 use crate::wiring::places;
 

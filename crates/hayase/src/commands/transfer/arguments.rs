@@ -16,9 +16,9 @@ use serde::{Deserialize, Serialize};
 
 use super::{KeyError, Start};
 use crate::advice::{Advice, Advise};
-use crate::commands::headings::{COPYING, PERFORMANCE, SELECTION};
-use crate::config::{Environment, set_endpoint};
+use crate::config::Environment;
 use crate::job::Registry;
+use crate::output::headings::{COPYING, PERFORMANCE, SELECTION};
 use crate::size;
 use crate::wiring::places::{self, Wish};
 
@@ -27,21 +27,6 @@ const AUTO: &str = "auto";
 
 /// Level of a bare `--zstd`, as typed: the usual one of zstd.
 pub(crate) const ZSTD_LEVEL_DEFAULT: &str = "3";
-
-/// Which server buckets are on.
-#[derive(Clone, Debug, Default, clap::Args)]
-pub(crate) struct EndpointArg {
-    /// URL of the S3 server: http[s]://HOST[:PORT] [default: $AWS_ENDPOINT_URL, else AWS]
-    #[arg(long, value_name = "URL", global = true)]
-    pub(crate) endpoint: Option<String>,
-}
-
-impl EndpointArg {
-    /// From here on it is there.
-    pub(crate) fn apply(&self) {
-        set_endpoint(self.endpoint.as_ref());
-    }
-}
 
 /// Which names take part.
 #[derive(Clone, Debug, Default, clap::Args, Serialize, Deserialize)]
