@@ -4,7 +4,7 @@
 //! Rooms: [`commands`] (one verb, one file), [`job`] (the job directory and how a job is found), [`kept_file`] (small
 //! files with a checksum),
 //! [`launch`] (starting and ending the nodes of a job), [`supervisor`] (the process that keeps one
-//! node), [`doctor`] (what this machine can do), [`advice`] (what an error adds to its message), [`noise`] (how programs are disturbed), [`processors`], [`interrupts`] and [`cpu_budget`] (what keeps daemons away from them), [`report`] (the page of a job), [`metrics`] (counters for Prometheus), [`moment`] (times as people write them), [`count`] (numbers of things), [`output`] (the only code that prints),
+//! node), [`doctor`] (what this machine can do), [`advice`] (what an error adds to its message), [`noise`] (how programs are disturbed), [`processors`], [`interrupts`] and [`cpu_budget`] (what keeps daemons away from them), [`status`] (what is known of a job), [`report`] (the page of a job), [`metrics`] (counters for Prometheus), [`moment`] (times as people write them), [`count`] (numbers of things), [`output`] (the only code that prints),
 //! [`wiring`] (where the servers, the mounts and the areas of the other crates are plugged in).
 
 mod advice;
@@ -20,6 +20,7 @@ mod interrupts;
 mod job;
 mod kept_file;
 mod launch;
+mod layout_attribute;
 mod logging;
 mod metrics;
 mod moment;
@@ -30,6 +31,7 @@ mod process;
 mod processors;
 mod report;
 mod size;
+mod status;
 mod supervisor;
 mod wiring;
 

@@ -13,11 +13,11 @@ use std::path::Path;
 
 use anyhow::Context;
 
-use crate::commands::status::{JobStatus, histories, look_at};
 use crate::job::{Job, Settings};
 use crate::launch::drain::{Left, left};
 use crate::launch::tree::Session;
 use crate::moment;
+use crate::status::{JobStatus, histories, look_at};
 use crate::wiring::status::Sample;
 
 /// What servers remember, by node; why not, where nothing is known.

@@ -8,9 +8,9 @@ use super::JobReport;
 use super::escape::escaped;
 use super::plot::{self, Line};
 use super::series::{self, Points};
-use crate::commands::status::NodeStatus;
 use crate::count::counted;
 use crate::moment;
+use crate::status::NodeStatus;
 use crate::supervisor::control::DaemonState;
 use crate::wiring::status::{AreaMoved, CacheServed, Sample, Served};
 
@@ -472,10 +472,10 @@ mod tests {
     use std::net::Ipv4Addr;
 
     use super::*;
-    use crate::commands::status::tests::status_of;
     use crate::job::Kind;
     use crate::job::ledgers::NotDurable;
     use crate::launch::drain::Left;
+    use crate::status::tests::status_of;
 
     fn report(nodes: u16) -> JobReport {
         let kind = Kind::Namespaces { subnet: Ipv4Addr::new(10, 1, 2, 0) };

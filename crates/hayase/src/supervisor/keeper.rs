@@ -293,7 +293,7 @@ impl Keeper {
     fn finish(&mut self) -> anyhow::Result<()> {
         if let (Some(stripe), 0) = (self.settings.stripe, self.node) {
             let shared = self.settings.shared_mount(0);
-            crate::commands::layout::set(&shared, stripe)?;
+            crate::layout_attribute::set(&shared, stripe)?;
         }
         // Without storage it is the mount's second face.
         if self.settings.has_storage(self.node) {

@@ -1,10 +1,9 @@
 //! Answering a question on the host of the node that it is for.
 
 use super::message::{Answer, Join};
-use crate::commands::status::{history_of_node, look_at_node};
-use crate::commands::verify::checksums_of_node;
 use crate::job::{Job, JobDir, JobError};
 use crate::launch::end_node::end_here;
+use crate::status::{checksums_of_node, history_of_node, look_at_node};
 use crate::supervisor::control::Request;
 
 /// Asks this host's own supervisor, or does without when it has ended.
