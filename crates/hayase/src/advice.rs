@@ -1,9 +1,7 @@
 //! What an error adds to its message: what to try next, and whether the fault lies in what was typed.
 //!
-//! Here: [`Advise`], which an error type implements beside its definition. Room: [`table`] (all types that do), asked
-//! only where errors are printed: [`crate::output::Output`] gets it when the program starts.
-
-pub(crate) mod table;
+//! Here: [`Advise`], which an error type implements where it is defined. Not here: the list of all types that do
+//! ([`crate::commands::error_types`]), which [`crate::output::Output`] gets when the program starts.
 
 use std::error::Error;
 
@@ -24,7 +22,7 @@ pub(crate) trait Advise: Error + 'static {
     fn advice(&self) -> Option<Advice>;
 }
 
-/// Finds the first advice in the chain of an error: [`table::of`].
+/// Finds the first advice in the chain of an error.
 pub(crate) type Adviser = fn(&anyhow::Error) -> Advice;
 
 impl Advice {

@@ -13,6 +13,7 @@ pub(crate) mod completions;
 pub(crate) mod container;
 pub(crate) mod doctor;
 pub(crate) mod down;
+pub(crate) mod error_types;
 pub(crate) mod evict;
 pub(crate) mod exec;
 pub(crate) mod explain;

@@ -87,7 +87,7 @@ pub(crate) fn look_at(job: &Job) -> JobStatus {
         (node.storage_node == node.node).then(|| limiter.clone())
     });
     let serving = || nodes.iter().filter_map(|node| Some((node.node, node.server.as_ref()?)));
-    // Who is lost itself may say anything.
+    // A node that is lost itself may say anything.
     let mut lost_nodes: Vec<u16> = serving().flat_map(|(_, served)| served.lost.clone()).collect();
     lost_nodes.sort_unstable();
     lost_nodes.dedup();

@@ -11,8 +11,8 @@ use rustix::io::Errno;
 use crate::advice::{Advice, Advise};
 use crate::config::Environment;
 use crate::job::Registry;
-use crate::launch::mounts::is_ours;
 use crate::launch::tree::way::quote;
+use crate::system::mounts::is_ours;
 
 /// A path that a verb about files can not use.
 #[derive(Debug, thiserror::Error)]

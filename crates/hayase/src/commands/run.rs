@@ -16,11 +16,11 @@ use crate::exit::Status;
 use crate::job::Job;
 use crate::launch::options::JobOptions;
 use crate::launch::preload::preloaded;
-use crate::launch::signals::{ENDING, Signals};
 use crate::launch::stop::{self, stop};
 use crate::output::Output;
 use crate::output::headings::{MPI, STAGING};
 use crate::process::ProcessId;
+use crate::process::signals::{ENDING, Signals};
 
 /// Start a job's file system, run CMD on its first node, and end the job
 ///

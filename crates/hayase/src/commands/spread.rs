@@ -36,9 +36,9 @@ use crate::advice::{Advice, Advise};
 use crate::config::Environment;
 use crate::exit::Status;
 use crate::job::Job;
-use crate::launch::signals::Signals;
 use crate::number::within;
 use crate::output::Output;
+use crate::process::signals::Signals;
 
 /// Which nodes copy what.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]

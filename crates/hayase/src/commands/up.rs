@@ -14,9 +14,9 @@ use crate::count::counted;
 use crate::exit::Status;
 use crate::job::{Dead, Job, JobId, Kind, Registry, Settings, clean_dead};
 use crate::launch::options::JobOptions;
-use crate::launch::signals::{ENDING, Signals};
 use crate::launch::{PlanError, ground, plan, start};
 use crate::output::{Human, Output, Page};
+use crate::process::signals::{ENDING, Signals};
 use crate::supervisor::said::Ready;
 use crate::wiring::places;
 

@@ -4,7 +4,7 @@ use super::Check;
 use crate::config::Environment;
 use crate::launch::allocation::{Choice, choose};
 use crate::launch::options::JobOptions;
-use crate::launch::program;
+use crate::system::program;
 
 const ALONE: &str = "`hayase up` without --hosts or --launcher fails here";
 

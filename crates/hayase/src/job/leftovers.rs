@@ -18,10 +18,10 @@ use super::{
     Job, JobDir, JobError, JobId, Kept, Kind, Marked, Registry, Removable, Settings, ledgers, mark,
 };
 use crate::launch::cover::is_covered;
-use crate::launch::mounts::mounted_below;
-use crate::launch::program;
 use crate::process::wait_ended;
 use crate::supervisor::apart::end_killed;
+use crate::system::mounts::mounted_below;
+use crate::system::program;
 
 /// How long a process may take to be gone after it was killed: it may be inside a write to its disk.
 const END_MAX: Duration = Duration::from_secs(10);

@@ -9,10 +9,10 @@ use std::path::{Path, PathBuf};
 
 use super::hosts::{HostsError, parse_file, parse_list};
 use super::options::{JobOptions, LauncherName};
-use super::program;
 use crate::advice::{Advice, Advise};
 use crate::config::Environment;
 use crate::job::Way;
+use crate::system::program;
 
 /// Largest list of hosts that is read.
 const LIST_BYTES_MAX: u64 = 4 << 20;

@@ -11,10 +11,10 @@ mod pjm;
 use std::process::Command;
 use std::time::Duration;
 
-use super::program;
 use crate::advice::{Advice, Advise};
 use crate::config::Environment;
 use crate::moment::{self, MomentError};
+use crate::system::program;
 
 /// Typed where nobody wants to be warned.
 const NONE: &str = "none";

@@ -9,11 +9,12 @@ use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::Command;
 
+use super::preload;
 use super::tree::way::exec_command;
-use super::{namespaces, preload};
 use crate::advice::{Advice, Advise};
 use crate::config::{Environment, HYDRA_ARGUMENTS};
 use crate::job::{Job, Kind, Reach};
+use crate::system::namespaces;
 
 /// In the environment of every program that `exec` and `run` start: the job's mark, by which `down`
 /// knows the programs that it may end.

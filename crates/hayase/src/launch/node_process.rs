@@ -17,9 +17,9 @@ use anyhow::Context;
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::process::{Pid, Signal, kill_process};
 
-use super::lines::Lines;
-use super::signals::Signals;
 use crate::job::{Job, NodeDir};
+use crate::process::lines::Lines;
+use crate::process::signals::Signals;
 use crate::supervisor::said::{Failure, Ready, Said};
 
 /// Lines of a log that are shown when a node does not come up.

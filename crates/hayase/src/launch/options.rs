@@ -177,12 +177,12 @@ pub(crate) struct JobOptions {
 /// A size that an area may have, as far as that is known before the job is planned.
 fn area_size(text: &str) -> Result<ByteCount, String> {
     size::parse(text).map_err(|error| match error {
-        SizeError::Nothing => format!("an area needs at least {}", AREA_BYTES_MIN),
+        SizeError::Nothing => format!("an area needs at least {AREA_BYTES_MIN}"),
         error => error.to_string(),
     })
 }
 
 /// A number of simulated nodes; which ones are possible says the plan.
 fn node_count(text: &str) -> Result<u16, String> {
-    text.parse().map_err(|_| format!("expected 1 to {}", NODES_MAX))
+    text.parse().map_err(|_| format!("expected 1 to {NODES_MAX}"))
 }

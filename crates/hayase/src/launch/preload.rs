@@ -7,9 +7,9 @@ use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use super::program;
 use crate::advice::{Advice, Advise};
 use crate::config::Environment;
+use crate::system::program;
 
 /// The library, as it is built and installed.
 const LIBRARY: &str = "libhayase_mpiio.so";

@@ -12,11 +12,11 @@ use super::cover::cover;
 use super::network::Hub;
 use super::node_error::NodeError;
 use super::node_process::{CLEARING_MAX, LOG_LINES, Supervisor};
-use super::signals::{Received, Signals};
 use super::tree::Tree;
 use crate::config::Environment;
 use crate::job::{Job, Kind};
 use crate::output::Output;
+use crate::process::signals::{Received, Signals};
 use crate::process::timespec;
 use crate::supervisor::said::{Failure, Ready, Said};
 

@@ -29,13 +29,13 @@ fn chain(error: &anyhow::Error) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::advice::table;
+    use crate::commands::error_types::advice;
     use crate::job::JobError;
 
     #[test]
     fn causes_come_once_and_help_last() {
         let error = anyhow::Error::from(JobError::NoneRunning).context("outer");
-        let help = table::of(&error).help;
+        let help = advice(&error).help;
         assert_eq!(
             failure(&error, help.as_deref()),
             "hayase: outer: no job of this user is running here\n  \

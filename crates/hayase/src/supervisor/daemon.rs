@@ -14,8 +14,8 @@ use super::control::DaemonState;
 use super::said::{DaemonSaid, Failure, MountTold};
 use crate::advice::{Advice, Advise};
 use crate::job::JobDir;
-use crate::launch::lines::Lines;
-use crate::launch::signals::Signals;
+use crate::process::lines::Lines;
+use crate::process::signals::Signals;
 use crate::process::{Handle, ProcessId, wait_ended};
 
 /// Lines of its log that are shown when it does not start.

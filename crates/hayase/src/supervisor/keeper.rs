@@ -24,9 +24,10 @@ use crate::config::Environment;
 use crate::exit::Status;
 use crate::job::{JobDir, Kind, NodeDir, Settings, SupervisorRecord};
 use crate::launch::network::Hub;
-use crate::launch::{addresses, namespaces, storage_kind};
+use crate::launch::{addresses, storage_kind};
 use crate::output::Output;
 use crate::process::ProcessId;
+use crate::system::namespaces;
 use crate::wiring::areas::NodeAreas;
 
 /// How long a daemon that did not come up again may take to end.

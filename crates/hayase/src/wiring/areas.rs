@@ -110,7 +110,7 @@ pub(crate) fn release_devices(place: &Path) {
         }
         let device = Path::new("/dev").join(entry.file_name());
         let search = OsStr::new("/usr/sbin:/sbin:/usr/bin:/bin");
-        let Some(losetup) = crate::launch::program::find("losetup", search) else { return };
+        let Some(losetup) = crate::system::program::find("losetup", search) else { return };
         let _ = std::process::Command::new(losetup).arg("--detach").arg(device).output();
     }
 }

@@ -17,8 +17,8 @@ use rustix::mount::{UnmountFlags, unmount};
 
 use super::places;
 use crate::job::{Settings, is_ours, ledgers};
-use crate::launch::mounts::is_mount_point;
-use crate::launch::{holders, open_files};
+use crate::system::mounts::is_mount_point;
+use crate::system::{holders, open_files};
 
 pub(crate) use hayase_server::{Resumed, Resuming};
 

@@ -12,8 +12,8 @@ use super::session::join_of;
 use crate::job::Job;
 use crate::launch::node_error::NodeError;
 use crate::launch::node_process::CLEARING_MAX;
-use crate::launch::signals::Signals;
 use crate::output::Output;
+use crate::process::signals::Signals;
 use crate::supervisor::said::{Failure, Ready, Said};
 
 /// A host that says nothing for a part of the timeout is named, while those who would start others after

@@ -10,11 +10,11 @@ use hayase_tier::TierError;
 use hayase_wire::transport::{TransportError, UcxError};
 use hayase_wire::{HandshakeError, MembersError, NodeError as WireNodeError, SecretError};
 
-use super::{Advice, Advise};
-use crate::commands::{
+use super::{
     AreaPathError, BackgroundError, DeleteOfFile, KeyError, LayoutError, MountPathError, NoTier,
     NothingCompared, SpreadError,
 };
+use crate::advice::{Advice, Advise};
 use crate::cpu_budget::group::BudgetError;
 use crate::job::JobError;
 use crate::launch::{
@@ -68,7 +68,7 @@ const ALL: [Asked; 37] = [
 ];
 
 /// The first advice in the chain of `error`.
-pub(crate) fn of(error: &anyhow::Error) -> Advice {
+pub(crate) fn advice(error: &anyhow::Error) -> Advice {
     let of_cause = |cause| ALL.iter().find_map(|ask| ask(cause));
     error.chain().find_map(of_cause).unwrap_or_default()
 }
@@ -104,18 +104,18 @@ mod tests {
         let types = lines.filter_map(|line| line.strip_prefix("impl Advise for "));
         let types: Vec<_> = types.filter_map(|rest| rest.strip_suffix(" {")).collect();
         assert!(types.len() > 20, "{types:?}");
-        let own = include_str!("table.rs");
+        let own = include_str!("error_types.rs");
         for name in types {
             assert!(own.contains(&format!("    ask::<{name}>,\n")), "{name} is not asked");
         }
     }
 
     #[test]
-    fn the_first_advice_in_the_chain_counts() {
+    fn advice_is_found_behind_what_was_added_to_an_error() {
         let error = anyhow::Error::from(PlanError::EndpointAlone).context("outer");
-        let found = of(&error);
+        let found = advice(&error);
         assert!(found.is_usage && found.help == PlanError::EndpointAlone.help(), "{found:?}");
-        let silent = of(&anyhow::anyhow!("why").context("what"));
+        let silent = advice(&anyhow::anyhow!("why").context("what"));
         assert!(silent.help.is_none() && !silent.is_usage);
     }
 
@@ -126,6 +126,6 @@ mod tests {
         let help = cause.help();
         assert!(help.is_some());
         let error = LedgerError::Device { action: "write", source: cause };
-        assert_eq!(of(&error.into()).help.as_deref(), help);
+        assert_eq!(advice(&error.into()).help.as_deref(), help);
     }
 }
