@@ -3,8 +3,11 @@
 //! Rooms: [`settings`] (`job.json`, and every path and name that follows from it), [`directory`]
 //! (what lies in the job directory), [`hidden`] (how it appears and disappears), [`registry`] (the jobs of this user),
 //! [`find`] (which job a command means), [`known`] (what is known of it), [`leftovers`] (removing what a job leaves), [`mark`] (whose a storage is), [`trust`], [`distrust`] and [`held`] (whether another user could have written what is read), [`removal`] (whether it may be), [`ledgers`] and
-//! [`left_names`] (what the storage of its nodes says), [`error`].
+//! [`left_names`] (what the storage of its nodes says), [`addresses`] (where its servers listen), [`cover`] (what this
+//! machine shows in place of areas of simulated nodes), [`tier_faults`] (for tests), [`error`].
 
+pub(crate) mod addresses;
+pub(crate) mod cover;
 mod directory;
 mod distrust;
 mod error;
@@ -19,6 +22,7 @@ mod mark;
 mod registry;
 mod removal;
 mod settings;
+pub(crate) mod tier_faults;
 mod trust;
 
 pub(crate) use directory::{
@@ -39,8 +43,8 @@ pub(crate) use removal::{Kept, Removable};
 #[cfg(test)]
 pub(crate) use settings::tests::sample as sample_settings;
 pub(crate) use settings::{
-    FsyncAt, JobId, KernelProfile, Kind, MmapShared, Names, Reach, SETTINGS_FORMAT, Settings,
-    TierSettings, TransportName, Way,
+    FsyncAt, JobId, KernelProfile, Kind, MARK_VARIABLE, MmapShared, Names, Reach, SETTINGS_FORMAT,
+    Settings, TierSettings, TransportName, Way,
 };
 pub(crate) use trust::{
     expect_own, expect_safe_way, is_mapped, make_private, remove_link, whole_safe_way,

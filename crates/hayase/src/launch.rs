@@ -1,24 +1,19 @@
 //! Starting, entering and ending the nodes of a job, from the side of the person who types.
 //!
 //! Rooms: [`options`] (what can be typed), [`plan`] (what was typed becomes the job's settings, checked), [`ground`]
-//! (directories of a job, made before and removed after), [`storage_nodes`] (which nodes carry storage), [`storage_kind`]
-//! (storage that is not on a disk), [`start`] (supervisors up, all or none), [`node_process`] (one of them),
+//! (directories of a job, made before and removed after), [`storage_nodes`] (which nodes carry storage), [`start`] (supervisors up, all or none), [`node_process`] (one of them),
 //! [`node_error`], [`stop`], [`end_node`], [`drain`] (waiting for the tier), [`enter`] (running a program on a node),
 //! [`tree`] (nodes that are other hosts), [`hosts`] (lists of hosts), [`allocation`] (what a batch system gave us),
-//! [`deadline`] (when it takes that back), [`addresses`], [`network`] (of simulated nodes), [`cover`] (what the machine
-//! shows in place of areas of simulated nodes), [`preload`] (launchers of MPI). What a node does by itself is in
+//! [`deadline`] (when it takes that back), [`preload`] (launchers of MPI). What a node does by itself is in
 //! [`crate::supervisor`].
 
-pub(crate) mod addresses;
 pub(crate) mod allocation;
-pub(crate) mod cover;
 pub(crate) mod deadline;
 pub(crate) mod drain;
 mod end_node;
 pub(crate) mod enter;
 pub(crate) mod ground;
 pub(crate) mod hosts;
-pub(crate) mod network;
 mod node_error;
 mod node_process;
 pub(crate) mod options;
@@ -26,7 +21,6 @@ pub(crate) mod plan;
 pub(crate) mod preload;
 pub(crate) mod start;
 pub(crate) mod stop;
-pub(crate) mod storage_kind;
 pub(crate) mod storage_nodes;
 pub(crate) mod tree;
 

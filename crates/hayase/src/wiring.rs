@@ -16,5 +16,4 @@ pub(crate) mod resume;
 pub(crate) mod serve;
 pub(crate) mod serve_mount;
 pub(crate) mod status;
-pub(crate) mod tier_faults;
 pub(crate) mod verify;

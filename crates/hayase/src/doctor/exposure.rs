@@ -12,7 +12,7 @@ use serde::Serialize;
 
 use super::{Check, read};
 use crate::config::Environment;
-use crate::launch::addresses;
+use crate::job::addresses;
 use crate::launch::allocation::{Choice, choose};
 use crate::launch::options::JobOptions;
 

@@ -13,12 +13,8 @@ use super::preload;
 use super::tree::way::exec_command;
 use crate::advice::{Advice, Advise};
 use crate::config::{Environment, HYDRA_ARGUMENTS};
-use crate::job::{Job, Kind, Reach};
+use crate::job::{Job, Kind, MARK_VARIABLE, Reach};
 use crate::system::namespaces;
-
-/// In the environment of every program that `exec` and `run` start: the job's mark, by which `down`
-/// knows the programs that it may end.
-pub(crate) const MARK_VARIABLE: &str = "HAYASE_MARK";
 
 /// Why no program could be run on a node.
 #[derive(Debug, thiserror::Error)]

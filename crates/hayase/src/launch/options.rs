@@ -132,8 +132,8 @@ pub(crate) struct JobOptions {
     pub(crate) flush_open: u32,
     /// Inject faults into the tier
     #[arg(long, value_name = "HOW", requires = "tier", hide = true,
-          value_parser = crate::wiring::tier_faults::parse)]
-    pub(crate) tier_faults: Option<crate::wiring::tier_faults::TierFaults>,
+          value_parser = crate::job::tier_faults::parse)]
+    pub(crate) tier_faults: Option<crate::job::tier_faults::TierFaults>,
 
     /// Network transport between the servers [default: auto]
     #[arg(long, value_name = "HOW", help_heading = NETWORK)]

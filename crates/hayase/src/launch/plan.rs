@@ -13,7 +13,7 @@ use rustix::fs::Access;
 
 use super::allocation::{Choice, choose};
 use super::options::{AREA_BYTES_MIN, JobOptions, NODES_MAX};
-use super::{deadline, network, storage_nodes};
+use super::{deadline, storage_nodes};
 use crate::advice::{Advice, Advise};
 use crate::config::Environment;
 use crate::job::{
@@ -23,7 +23,7 @@ use crate::job::{
 use crate::moment;
 use crate::process::{ProcessId, boot_id, pid_namespace};
 use crate::processors::Missing;
-use crate::system::mounts;
+use crate::system::{mounts, network};
 use crate::wiring::places;
 
 /// An area takes one part in this many of the free space, unless a size is given, but not less than

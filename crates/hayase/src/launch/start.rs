@@ -8,17 +8,17 @@ use std::time::{Duration, Instant};
 use anyhow::Context;
 use rustix::event::{PollFd, PollFlags, poll};
 
-use super::cover::cover;
-use super::network::Hub;
 use super::node_error::NodeError;
 use super::node_process::{CLEARING_MAX, LOG_LINES, Supervisor};
 use super::tree::Tree;
 use crate::config::Environment;
+use crate::job::cover::cover;
 use crate::job::{Job, Kind};
 use crate::output::Output;
 use crate::process::signals::{Received, Signals};
 use crate::process::timespec;
 use crate::supervisor::said::{Failure, Ready, Said};
+use crate::system::network::Hub;
 
 /// A job whose nodes are up and still depend on this process.
 #[derive(Debug)]

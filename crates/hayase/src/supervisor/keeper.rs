@@ -22,12 +22,11 @@ use super::restarts::{RESTARTS_MAX, Restarts};
 use super::said::{Failure, MountTold, Ready, Said};
 use crate::config::Environment;
 use crate::exit::Status;
-use crate::job::{JobDir, Kind, NodeDir, Settings, SupervisorRecord};
-use crate::launch::network::Hub;
-use crate::launch::{addresses, storage_kind};
+use crate::job::{JobDir, Kind, NodeDir, Settings, SupervisorRecord, addresses};
 use crate::output::Output;
 use crate::process::ProcessId;
-use crate::system::namespaces;
+use crate::system::network::Hub;
+use crate::system::{namespaces, storage_kind};
 use crate::wiring::areas::NodeAreas;
 
 /// How long a daemon that did not come up again may take to end.

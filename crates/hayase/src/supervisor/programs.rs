@@ -10,8 +10,8 @@ use std::time::Duration;
 
 use rustix::process::Signal;
 
+use crate::job::MARK_VARIABLE;
 use crate::job::Settings;
-use crate::launch::enter::MARK_VARIABLE;
 use crate::process::{Handle, ProcessId, all, ancestry, wait_ended};
 use crate::system::namespaces::mount_namespace;
 

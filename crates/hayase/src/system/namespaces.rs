@@ -1,7 +1,7 @@
 //! What makes a simulated node: namespaces of its own for network, mounts and host name.
 //!
 //! Here: leaving the machine's namespaces, entering those of a node. Not here: links and addresses
-//! ([`crate::launch::network`]), who keeps the node alive ([`crate::supervisor`]).
+//! ([`super::network`]), who keeps the node alive ([`crate::supervisor`]).
 //!
 //! The process that calls [`leave`] *is* the node as far as the kernel is concerned: namespaces,
 //! with the mounts in them, end with the last process inside. Nothing is left in `/run/netns`.

@@ -15,8 +15,7 @@ use hayase_tier::s3::{ConditionalWrites, S3Settings, SettingsError};
 use hayase_tier::{Gfarm, Key, Memory, Owner, Posix, S3, TierError};
 
 use crate::advice::{Advice, Advise};
-use crate::job::{Registry, TierSettings};
-use crate::launch::cover;
+use crate::job::{Registry, TierSettings, cover};
 
 /// Longest URL of a file that a mount of gfarm2fs tells.
 const URL_BYTES_MAX: usize = 8192;

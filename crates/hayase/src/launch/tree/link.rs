@@ -11,8 +11,8 @@ use std::time::Instant;
 use super::lines::{Decoder, encode};
 use super::message::{Down, NodeHost, Up};
 use super::outbox::Outbox;
+use crate::job::MARK_VARIABLE;
 use crate::job::last_lines;
-use crate::launch::enter::MARK_VARIABLE;
 use crate::process::lines::Lines;
 use crate::process::signals::Signals;
 

@@ -9,7 +9,7 @@ use std::path::Path;
 
 use rustix::mount::{MountFlags, UnmountFlags, mount, mount_remount, unmount};
 
-use crate::job::{Kind, Settings};
+use super::{Kind, Settings};
 use crate::system::mounts;
 
 /// What the directories hold.
