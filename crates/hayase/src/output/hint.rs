@@ -1,11 +1,9 @@
 //! Errors for people: the chain of causes, then the first help in it.
 
-use crate::exit::advice;
-
 /// `hayase: what: why` and, in a line of its own, what to try.
-pub(crate) fn failure(error: &anyhow::Error) -> String {
+pub(crate) fn failure(error: &anyhow::Error, help: Option<&str>) -> String {
     let mut text = format!("hayase: {}", chain(error));
-    if let Some(help) = advice(error).help {
+    if let Some(help) = help {
         text.push_str(&format!("\n  try: {help}"));
     }
     text
@@ -31,19 +29,21 @@ fn chain(error: &anyhow::Error) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::commands::error_types::advice;
     use crate::job::JobError;
 
     #[test]
     fn causes_come_once_and_help_last() {
         let error = anyhow::Error::from(JobError::NoneRunning).context("outer");
+        let help = advice(&error).help;
         assert_eq!(
-            failure(&error),
+            failure(&error, help.as_deref()),
             "hayase: outer: no job of this user is running here\n  \
              try: start one with `hayase up` or `hayase run -- CMD`"
         );
         let error = anyhow::anyhow!("inner").context("outer: inner");
-        assert_eq!(failure(&error), "hayase: outer: inner");
+        assert_eq!(failure(&error, None), "hayase: outer: inner");
         let error = anyhow::anyhow!("open x: refused").context("open");
-        assert_eq!(failure(&error), "hayase: open x: refused");
+        assert_eq!(failure(&error, None), "hayase: open x: refused");
     }
 }
