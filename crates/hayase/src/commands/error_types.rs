@@ -28,7 +28,7 @@ use crate::wiring::places::PlaceError;
 
 type Asked = fn(&(dyn Error + 'static)) -> Option<Advice>;
 
-const ALL: [Asked; 37] = [
+const ALL: [Asked; 38] = [
     ask::<AreaError>,
     ask::<AreaPathError>,
     ask::<BackgroundError>,
