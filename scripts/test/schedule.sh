@@ -43,11 +43,37 @@ remove_run() {
 run_end() {
   local pid
   for pid in "${!suite_of[@]}"; do end_island "$pid"; done
+  end_fetch
   end_load
   wait
   exec 8>&- 9>&-
   [ -z "${run:-}" ] || remove_run "$run"
   [ -z "${run_disk:-}" ] || remove_run "$run_disk"
+}
+
+fetch_pid=
+
+# start_fetch SUITE...: the same while other suites run, which come first: most of it waits for a registry, and what it
+# compiles takes two minutes.
+start_fetch() {
+  (fetch "$@") >"$run/fetch.log" 2>&1 </dev/null 8>&- 9>&- &
+  fetch_pid=$!
+}
+
+# finish_fetch: returns when all is there, and prints what was said about it.
+finish_fetch() {
+  [ -n "$fetch_pid" ] || return 0
+  wait "$fetch_pid"
+  fetch_pid=
+  cat "$run/fetch.log"
+}
+
+# end_fetch: whatever it is doing.
+end_fetch() {
+  [ -n "$fetch_pid" ] || return 0
+  pkill -TERM -P "$fetch_pid"
+  kill "$fetch_pid" 2>/dev/null
+  fetch_pid=
 }
 
 load_pid=
