@@ -8,9 +8,10 @@
 . scripts/test/builds.sh
 
 # One after the other, since each of them uses all processors.
-first_suites=(scripts format clippy tidy build unit)
+first_suites=(scripts format tidy build unit)
 # The others wait more than they compute: several at a time, the longest first, so that none is left alone at the end.
-island_suites=(e2e e2e-6.1 gfarm mpiio s3 fsx-cache pjdfstest pjdfstest-6.1 mpiio-romio ssh user areas cached)
+# What only computes (clippy, bench) fills the time in which they wait.
+island_suites=(clippy e2e e2e-6.1 gfarm mpiio s3 fsx-cache pjdfstest pjdfstest-6.1 mpiio-romio ssh user areas cached)
 island_suites+=(slurm bench deny site page mpi mpiio-faults fio-cache mpiio-foreign fsx fsx-6.1 fio fio-6.1)
 # `--only foreign`: those in which programs written by others use a job (MPI libraries, sshd, Slurm, servers of S3, ..).
 foreign_suites=(gfarm mpiio s3 fsx-cache pjdfstest pjdfstest-6.1 mpiio-romio ssh user areas cached slurm mpi mpiio-faults)
@@ -136,11 +137,22 @@ compiled() {
   echo "compiled in $((SECONDS - began)) s"
   return $status
 }
-# Licences and sources of the crates that we use. Built without what makes it fast: it runs for a second.
+# checking_tool CRATE: prints the path of a program that checks sources. Where it has to be compiled, without what makes it
+# fast: it runs for a second.
+checking_tool() {
+  local tools
+  if tools=$(tools_from_pypi) && "$tools/$1" --version >&2; then
+    echo "$tools/$1"
+  else
+    CARGO_PROFILE_DEV_DEBUG=0 installed "$1" --debug --no-default-features
+  fi
+}
+fetch_deny() { tools_from_pypi >/dev/null || echo "deny and site compile their tools"; }
+fetch_site() { fetch_deny; }
+# Licences and sources of the crates that we use.
 suite_deny() {
   local program manifest failed=0
-  program=$(CARGO_PROFILE_DEV_DEBUG=0 installed cargo-deny --debug --no-default-features) ||
-    { echo "SKIP deny: cargo-deny could not be installed"; return; }
+  program=$(checking_tool cargo-deny) || { echo "SKIP deny: cargo-deny could not be installed"; return; }
   for manifest in "${manifests[@]}"; do
     if "$program" --manifest-path "$manifest" --workspace --locked --config deny.toml check bans licenses sources; then
       echo "ok deny $manifest"
@@ -158,8 +170,7 @@ manifests=(Cargo.toml bench/Cargo.toml demo/source-tree/Cargo.toml)
 suite_site() {
   local program said status=0 place
   place=$(realpath -m "$(target_dir)")
-  program=$(CARGO_PROFILE_DEV_DEBUG=0 installed mdbook --debug --no-default-features) ||
-    { echo "SKIP site: mdbook could not be installed"; return; }
+  program=$(checking_tool mdbook) || { echo "SKIP site: mdbook could not be installed"; return; }
   rm -rf "$place/book"
   python3 scripts/site.py prepare "$place/book-sources" || status=1
   said=$("$program" build "$place/book-sources" --dest-dir "$place/book" 2>&1) || status=1
@@ -344,12 +355,12 @@ suite_areas-mpi4py() { job_suite areas-mpi4py tests/mpi/areas.sh --mpi4py; }
 suite_s3-versitygw() { tests/s3/versitygw.sh; }
 # Both commands of the README on a Debian that has nothing; the tests in three parts.
 suite_fresh-demo() { scripts/fresh-debian.sh ./demo.sh; }
-suite_fresh-checks() { fresh_tests "${first_suites[@]}"; }
+suite_fresh-checks() { fresh_tests "${first_suites[@]}" clippy; }
 suite_fresh-e2e() { fresh_tests build e2e e2e-6.1; }
 suite_fresh-islands() {
   local name others=()
   for name in "${island_suites[@]}"; do
-    case $name in e2e | e2e-6.1) ;; *) others+=("$name") ;; esac
+    case $name in clippy | e2e | e2e-6.1) ;; *) others+=("$name") ;; esac
   done
   fresh_tests build "${others[@]}"
 }

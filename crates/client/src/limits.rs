@@ -59,8 +59,13 @@ pub const SHARDS: usize = 64;
 /// stamp is recalled, which costs time but is never wrong.
 pub const STAMPS_PER_SHARD: usize = 64;
 
-/// Mappings of a file that others may write are refreshed so often.
-pub const MAPPING_REFRESH: Duration = Duration::from_secs(1);
+/// Two answers to the kernel about attributes of one inode within this may overtake each other, since a thread that has its
+/// answer may have to wait for a processor before it takes it.
+pub const ANSWERS_CROSS: Duration = Duration::from_millis(200);
+
+/// How often pages of files that others may write are looked at, for the sake of mappings: pages that nobody has
+/// validated for this long are dropped, so that a mapping shows nothing older than twice this.
+pub const MAPPING_LOOK: Duration = Duration::from_millis(500);
 
 /// A name's invalidation is acknowledged after this, done or not; at once in a directory in which
 /// the kernel is changing names itself.

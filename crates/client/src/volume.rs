@@ -128,6 +128,13 @@ pub trait Volume: Send + Sync + 'static {
     /// them over before the next [`KernelCaches::invalidate`] of the inode begins its work.
     fn may_keep(&self, ino: InodeId, stamp: Stamp) -> bool;
 
+    /// The kernel is about to be answered these attributes, for a thread `asker`, and compares them with what it knew. True
+    /// when it may ignore the answer, since another one crosses it: then make it drop the pages and know the end first.
+    fn answers(&self, attr: &Attr, asker: u32) -> bool {
+        let _ = (attr, asker);
+        false // nothing that is cached changes
+    }
+
     /// The kernel has dropped the inode; so may the volume.
     fn forgotten(&self, ino: InodeId);
 
@@ -322,6 +329,12 @@ pub trait KernelCaches: Send + Sync + 'static {
     /// Never called with a lock held that a read waits for, nor by a call that the kernel waits for
     /// with pages of this inode locked.
     fn invalidate(&self, ino: InodeId, drops: Drops);
+
+    /// Returns when it knows that the file reaches to the end of `byte`, which is at `offset`. As
+    /// [`KernelCaches::invalidate`] otherwise.
+    fn reaches(&self, ino: InodeId, offset: u64, byte: u8) {
+        let _ = (ino, offset, byte);
+    }
 
     /// Returns when the name is dropped, or after `wait` while that still goes on.
     fn forget_name(&self, parent: InodeId, name: &[u8], wait: Duration);

@@ -23,7 +23,7 @@ use rustix::fs::{self, CWD, FileType, Mode, RenameFlags, XattrFlags};
 use rustix::io::Errno;
 
 use crate::directory::{Directory, hidden_name, retry, split};
-use crate::{Container, ContainerError};
+use crate::{ContainerError, inside, mark};
 use hayase_layout::InodeId;
 
 /// The directory of all containers of an area, at its root.
@@ -137,7 +137,7 @@ fn furnish(hidden: &Path, all: &Path) -> Result<PathBuf, ContainerError> {
     let container = all.join(name_of(inode));
     // Nobody sees it yet, so it needs no hidden name.
     std::fs::create_dir(&container).map_err(failed)?;
-    let number = Container::furnish(&container)
+    let number = inside::fill(&container)
         .and_then(|_| Directory::open(&container)?.inode().map_err(failed))
         .inspect_err(|_| remove_quietly(&container))?;
     let layout = format!("recorded:{number}");
@@ -159,7 +159,10 @@ fn appear(hidden: &Path, path: &Path) -> Result<(), ContainerError> {
 
 /// Of a container that nobody has seen. What stays is removed with the area.
 fn remove_quietly(container: &Path) {
-    let _ = Container::delete(container);
+    let _ = Directory::open(container).and_then(|directory| {
+        mark::read(&directory)?;
+        inside::remove(container, &directory)
+    });
 }
 
 /// Makes the file at `path` a plain one. `false` when programs have it open by MPI-IO; nothing happens to a

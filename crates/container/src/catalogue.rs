@@ -230,6 +230,15 @@ impl Catalogue {
     }
 }
 
+impl Container {
+    /// All that is published now. Reads every index, O(records).
+    pub fn load(&self) -> Result<Snapshot, ContainerError> {
+        let mut catalogue = Catalogue::default();
+        catalogue.refresh(self)?;
+        catalogue.snapshot(self)
+    }
+}
+
 /// Whether what went into the index `name` of a build before, which is not complete and may tell of no writer, can be
 /// there: an index counts, and where there was a merged one before it, one is there (one behind it may have taken its
 /// place).

@@ -1,26 +1,22 @@
 //! Containers: one N-1 file kept as a directory of parts and indexes.
 //!
-//! Here: making, finding and deleting one. Not here: its bytes ([`crate::ContainerFile`]).
+//! Here: making, finding and deleting one. Not here: its bytes ([`crate::ContainerFile`]), what is published in it
+//! ([`crate::Snapshot`]).
 //!
 //! A container appears and disappears whole: it is made under a hidden name and renamed, and renamed
 //! before it is removed. What a kill in between leaves is such a hidden directory, and no container.
 
-use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use hayase_layout::ByteCount;
-use rustix::fs::{self, CWD, OFlags, RenameFlags};
+use rustix::fs::{self, CWD, RenameFlags};
 use rustix::io::Errno;
 
 use crate::area::{self, AreaFile};
-use crate::catalogue::Catalogue;
 use crate::directory::{Directory, hidden_name, retry, split};
 use crate::names::{self, Kind, STUB};
-use crate::{ContainerError, ContainerId, Snapshot, mark};
-
-/// Listings until a container that is being deleted is empty.
-const REMOVE_TRIES_MAX: u32 = 16;
+use crate::{ContainerError, ContainerId, inside, mark};
 
 /// What to do when the name is free, and when it is not.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -93,7 +89,7 @@ impl Container {
         let hidden = parent.join(hidden_name(name));
         let made = std::fs::create_dir(&hidden)
             .map_err(|source| ContainerError::io("create the container", path, source))
-            .and_then(|()| Self::furnish(&hidden))
+            .and_then(|()| inside::fill(&hidden))
             .and_then(|id| {
                 rename_no_replace(&hidden, path)?;
                 Ok(Self { directory: Arc::new(Directory::open(path)?), id, file: None })
@@ -103,16 +99,6 @@ impl Container {
             let _ = std::fs::remove_dir_all(&hidden);
         }
         made
-    }
-
-    pub(crate) fn furnish(hidden: &Path) -> Result<ContainerId, ContainerError> {
-        let directory = Directory::open(hidden)?;
-        let id = ContainerId::random();
-        mark::write(&directory, id)?;
-        let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL;
-        let stub = directory.open_file(STUB, flags);
-        stub.map_err(|source| ContainerError::io("create", &directory.shown(STUB), source))?;
-        Ok(id)
     }
 
     /// Whether a container is at `path`; `false` when nothing or something else is.
@@ -137,33 +123,7 @@ impl Container {
             let removed = std::fs::remove_file(path);
             return removed.map_err(|source| ContainerError::io("delete", path, source));
         }
-        container.require_own_files_only()?;
-        let (parent, name) = split(path)?;
-        let hidden = parent.join(hidden_name(name));
-        std::fs::rename(path, &hidden)
-            .map_err(|source| ContainerError::io("delete", path, source))?;
-        for _ in 0..REMOVE_TRIES_MAX {
-            // The mark last: whatever a kill leaves can be told and removed.
-            for name in container.directory.names()?.iter().filter(|name| *name != names::MARK) {
-                container.directory.remove(name)?;
-            }
-            container.directory.remove(names::MARK)?;
-            match std::fs::remove_dir(&hidden) {
-                // A writer made another part meanwhile.
-                Err(error) if error.kind() == io::ErrorKind::DirectoryNotEmpty => {}
-                answer => return answer.map_err(|e| ContainerError::io("delete", &hidden, e)),
-            }
-        }
-        let what = "it is being written while it is deleted".to_owned();
-        Err(ContainerError::Limit { path: hidden, what })
-    }
-
-    fn require_own_files_only(&self) -> Result<(), ContainerError> {
-        let names = self.directory.names()?;
-        match names.into_iter().find(|name| names::kind(name) == Kind::Foreign) {
-            Some(name) => Err(ContainerError::Foreign { path: self.path().to_owned(), name }),
-            None => Ok(()),
-        }
+        inside::remove(path, &container.directory)
     }
 
     /// What it was opened as.
@@ -204,13 +164,6 @@ impl Container {
     /// to have a handle.
     pub fn stub(&self) -> PathBuf {
         self.directory.shown(STUB)
-    }
-
-    /// All that is published now. Reads every index, O(records).
-    pub fn load(&self) -> Result<Snapshot, ContainerError> {
-        let mut catalogue = Catalogue::default();
-        catalogue.refresh(self)?;
-        catalogue.snapshot(self)
     }
 
     /// What it takes on the disk: one listing, one stat for each file.

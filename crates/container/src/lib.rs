@@ -44,6 +44,8 @@ mod file;
 mod flatten;
 mod format;
 mod gathered;
+mod id;
+mod inside;
 pub mod limits;
 mod mark;
 mod names;
@@ -64,9 +66,8 @@ pub use error::{ContainerError, WriteError};
 pub use export::{Exported, Replace, export};
 pub use file::{Access, ContainerFile};
 pub use gathered::Gathered;
-pub use mark::{
-    CONTAINER_XATTR, ContainerId, DIRECTORY_XATTR, disable, enable, enabled_above, is_mark,
-};
+pub use id::ContainerId;
+pub use mark::{CONTAINER_XATTR, DIRECTORY_XATTR, disable, enable, enabled_above, is_mark};
 pub use names::{DIRECTORY_MARK, MARK, STUB};
 pub use part_reads::{PartRead, part_reads};
 pub use reader::{Plan, ReadCost, Reader, Wanted};

@@ -3,7 +3,6 @@
 //! Drawn in FORMAT.md. The file decides; the extended attribute beside it is for people and other tools,
 //! and may be missing.
 
-use std::fmt;
 use std::fs::File;
 use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
@@ -11,10 +10,10 @@ use std::path::{Path, PathBuf};
 use rustix::fs::OFlags;
 use rustix::io::Errno;
 
-use crate::directory::{Directory, random};
+use crate::directory::Directory;
 use crate::format::{VERSION, checksum};
 use crate::names::{DIRECTORY_MARK, MARK};
-use crate::{ContainerError, names};
+use crate::{ContainerError, ContainerId, names};
 
 /// Extended attribute of a container: its id.
 pub const CONTAINER_XATTR: &str = "user.hayase.container";
@@ -25,24 +24,6 @@ pub const DIRECTORY_XATTR: &str = "user.hayase.containers";
 const MARK_BYTES: usize = 64;
 const CONTAINER_MAGIC: &[u8; 8] = b"HAYASECT";
 const DIRECTORY_MAGIC: &[u8; 8] = b"HAYASEDR";
-
-/// What a container is called for ever, wherever it is moved: 128 random bits.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct ContainerId(pub [u8; 16]);
-
-impl ContainerId {
-    pub(crate) fn random() -> Self {
-        let (high, low) = (random().to_le_bytes(), random().to_le_bytes());
-        Self(std::array::from_fn(|at| if at < 8 { high[at] } else { low[at - 8] }))
-    }
-}
-
-impl fmt::Display for ContainerId {
-    /// 32 hexadecimal digits.
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
-    }
-}
 
 /// Marks `directory` as a container; its mark must not exist.
 pub(crate) fn write(directory: &Directory, id: ContainerId) -> Result<(), ContainerError> {

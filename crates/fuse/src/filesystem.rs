@@ -23,6 +23,7 @@ use crate::errno::errno;
 use crate::handles::{access_of, is_direct};
 use crate::limits::{BACKGROUND_MAX, NAME_BYTES_MAX};
 use crate::ops::Shared;
+use crate::ops::attr::Answer;
 use crate::ops::create::NewInode;
 use crate::ops::locks::LockWish;
 use crate::ops::read_write::{Durable, WriteTo, is_append, reply_written};
@@ -128,17 +129,25 @@ impl Filesystem for Requests {
         self.shared.forget(ino(inode), lookups);
     }
 
-    fn getattr(&self, _: &Request, inode: INodeNo, _: Option<FileHandle>, reply: ReplyAttr) {
+    fn getattr(&self, asked: &Request, inode: INodeNo, _: Option<FileHandle>, reply: ReplyAttr) {
+        let asker = asked.pid();
         // Pages may have to be dropped before another size is told, which waits for reads.
         if self.pages_until_open {
-            return self.may_wait(inode, move |shared| shared.getattr(ino(inode), reply));
+            return self.may_wait(inode, move |shared| shared.getattr(ino(inode), asker, reply));
         }
         if self.waits_for_gathered() {
             let (inode, shared) = (ino(inode), Arc::clone(&self.shared));
-            let job = move || shared.getattr(inode, reply);
+            let job = move || shared.getattr(inode, asker, reply);
             return self.shared.waiters.run_surely(Line::of(inode), job);
         }
-        self.shared.getattr(ino(inode), reply);
+        let answer = Answer::of(&*self.shared.volume, ino(inode), asker);
+        if answer.may_be_ignored {
+            return self.may_wait(inode, move |shared| {
+                answer.make_known(&*shared.volume, &shared.kernel);
+                shared.reply_attr(answer.found, reply);
+            });
+        }
+        self.shared.reply_attr(answer.found, reply);
     }
 
     fn setattr(

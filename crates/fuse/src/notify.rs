@@ -51,6 +51,7 @@ struct JobsState {
 
 enum Job {
     Inode { ino: INodeNo, drops: Drops },
+    End { ino: INodeNo, offset: u64, byte: u8 },
     Name { parent: INodeNo, name: OsString },
 }
 
@@ -102,6 +103,14 @@ impl Kernel {
     fn is_started(&self) -> bool {
         self.notifier.get().is_some()
     }
+
+    /// Returns when it is done.
+    fn inode_job(&self, job: Job) {
+        if let Some(done) = self.inode_jobs.submit(job, usize::MAX) {
+            // An error means that the threads are gone, and with them the mount.
+            let _ = done.recv();
+        }
+    }
 }
 
 impl KernelCaches for Kernel {
@@ -110,10 +119,12 @@ impl KernelCaches for Kernel {
         if !self.is_started() || !self.inodes.is_known(ino) {
             return;
         }
-        let job = Job::Inode { ino: INodeNo(ino.0), drops };
-        if let Some(done) = self.inode_jobs.submit(job, usize::MAX) {
-            // An error means that the threads are gone, and with them the mount.
-            let _ = done.recv();
+        self.inode_job(Job::Inode { ino: INodeNo(ino.0), drops });
+    }
+
+    fn reaches(&self, ino: InodeId, offset: u64, byte: u8) {
+        if self.is_started() && self.inodes.is_known(ino) {
+            self.inode_job(Job::End { ino: INodeNo(ino.0), offset, byte });
         }
     }
 
@@ -189,6 +200,8 @@ impl Job {
             // A negative offset means attributes only; length 0, to the end.
             Self::Inode { ino, drops: Drops::Attributes } => notifier.inval_inode(ino, -1, 0),
             Self::Inode { ino, drops: Drops::Pages } => notifier.inval_inode(ino, 0, 0),
+            // Stores a byte of a page; the length of the file grows with it.
+            Self::End { ino, offset, byte } => notifier.store(ino, offset, &[byte]),
             Self::Name { parent, name } => notifier.inval_entry(parent, &name),
         };
         if let Err(error) = result {

@@ -1,6 +1,6 @@
 //! The requests of the kernel, one file per kind. Each answers its reply exactly once.
 
-mod attr;
+pub(crate) mod attr;
 pub(crate) mod create;
 mod directory;
 mod link;

@@ -1,17 +1,17 @@
-//! What can be typed: one verb, one struct of arguments, in the verb's own file.
+//! What can be typed: options of every command, and one of the verbs ([`Command`]).
 
 #[cfg(test)]
 mod documents;
 #[cfg(test)]
 mod reference;
 
-use clap::{ArgAction, Parser, Subcommand};
+use clap::{ArgAction, Parser};
 
-use crate::commands;
-use crate::commands::headings::GLOBAL;
+use crate::commands::Command;
 use crate::config::variables;
 use crate::exit;
 use crate::output::OutputArgs;
+use crate::output::headings::GLOBAL;
 
 /// Turn the storage in the nodes of one batch job into one fast file system
 #[derive(Debug, Parser)]
@@ -60,43 +60,6 @@ const STORES: &str = "\
 const SEE_ALSO: &str = "\
 See also:
   `hayase help COMMAND`, `hayase man DIR` (manual pages), `hayase completions SHELL`";
-
-/// The verbs.
-#[derive(Debug, Subcommand)]
-pub(crate) enum Command {
-    Up(Box<commands::up::UpArgs>),
-    Down(commands::down::DownArgs),
-    Run(Box<commands::run::RunArgs>),
-    Exec(commands::exec::ExecArgs),
-    Status(commands::status::StatusArgs),
-    Top(commands::top::TopArgs),
-    Report(commands::report::ReportArgs),
-    Flush(commands::flush::FlushArgs),
-    Evict(commands::evict::EvictArgs),
-    Resume(commands::resume::ResumeArgs),
-    Explain(commands::explain::ExplainArgs),
-    Layout(commands::layout::LayoutArgs),
-    Container(commands::container::ContainerArgs),
-    Mount(commands::mount::MountArgs),
-    Stage(commands::stage::StageArgs),
-    Pack(commands::pack::PackArgs),
-    Doctor(commands::doctor::DoctorArgs),
-    Noise(commands::noise::NoiseArgs),
-    Completions(commands::completions::CompletionsArgs),
-    Man(commands::man::ManArgs),
-    #[command(hide = true)]
-    Serve(commands::serve::ServeArgs),
-    #[command(hide = true)]
-    ServeMount(commands::serve_mount::ServeMountArgs),
-    #[command(hide = true)]
-    Node(commands::node::NodeArgs),
-    #[command(hide = true)]
-    Relay(commands::relay::RelayArgs),
-    #[command(hide = true)]
-    StageWorker(commands::spread::worker::StageWorkerArgs),
-    #[command(hide = true)]
-    GfarmLane(commands::gfarm_lane::GfarmLaneArgs),
-}
 
 #[cfg(test)]
 mod tests {

@@ -1,8 +1,8 @@
 //! The verbs, one file each, and the choice between them.
 
+use clap::Subcommand;
 use tracing::level_filters::LevelFilter;
 
-use crate::cli::Command;
 use crate::config::Environment;
 use crate::exit::Status;
 use crate::output::Output;
@@ -13,12 +13,12 @@ pub(crate) mod completions;
 pub(crate) mod container;
 pub(crate) mod doctor;
 pub(crate) mod down;
+pub(crate) mod error_types;
 pub(crate) mod evict;
 pub(crate) mod exec;
 pub(crate) mod explain;
 pub(crate) mod flush;
 pub(crate) mod gfarm_lane;
-pub(crate) mod headings;
 pub(crate) mod job_arg;
 pub(crate) mod layout;
 pub(crate) mod man;
@@ -49,9 +49,47 @@ pub(crate) use stage::NothingCompared;
 pub(crate) use stage::background::BackgroundError;
 pub(crate) use transfer::{DeleteOfFile, KeyError};
 
-/// Does what was typed.
+/// The verbs, each with its arguments in its own file.
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    Up(Box<up::UpArgs>),
+    Down(down::DownArgs),
+    Run(Box<run::RunArgs>),
+    Exec(exec::ExecArgs),
+    Status(status::StatusArgs),
+    Top(top::TopArgs),
+    Report(report::ReportArgs),
+    Flush(flush::FlushArgs),
+    Evict(evict::EvictArgs),
+    Resume(resume::ResumeArgs),
+    Explain(explain::ExplainArgs),
+    Layout(layout::LayoutArgs),
+    Container(container::ContainerArgs),
+    Mount(mount::MountArgs),
+    Stage(stage::StageArgs),
+    Pack(pack::PackArgs),
+    Doctor(doctor::DoctorArgs),
+    Noise(noise::NoiseArgs),
+    Completions(completions::CompletionsArgs),
+    Man(man::ManArgs),
+    #[command(hide = true)]
+    Serve(serve::ServeArgs),
+    #[command(hide = true)]
+    ServeMount(serve_mount::ServeMountArgs),
+    #[command(hide = true)]
+    Node(node::NodeArgs),
+    #[command(hide = true)]
+    Relay(relay::RelayArgs),
+    #[command(hide = true)]
+    StageWorker(spread::worker::StageWorkerArgs),
+    #[command(hide = true)]
+    GfarmLane(gfarm_lane::GfarmLaneArgs),
+}
+
+/// Does what was typed; `whole` is all that can be typed, for those who write it down.
 pub(crate) fn run(
     command: Command,
+    whole: fn() -> clap::Command,
     environment: &Environment,
     output: &Output,
 ) -> anyhow::Result<Status> {
@@ -74,7 +112,7 @@ pub(crate) fn run(
         Command::Container(args) => container::run(&args, output),
         Command::Mount(args) => mount::run(&args, environment, output),
         Command::Stage(args) => stage::run(&args, environment, output),
-        Command::StageWorker(args) => spread::worker::run(&args),
+        Command::StageWorker(args) => spread::worker::run(&args, output),
         Command::Pack(args) => pack::run(&args, environment, output),
         Command::Doctor(args) => doctor::run(&args, environment, output),
         Command::Noise(args) => noise::run(&args, output),
@@ -83,8 +121,8 @@ pub(crate) fn run(
         Command::Node(args) => node::run(&args, environment, output),
         Command::Relay(args) => relay::run(&args, environment, output),
         Command::GfarmLane(args) => gfarm_lane::run(&args),
-        Command::Man(args) => man::run(&args),
-        Command::Completions(args) => completions::run(&args, output),
+        Command::Man(args) => man::run(&args, whole()),
+        Command::Completions(args) => completions::run(&args, whole(), output),
     }
 }
 

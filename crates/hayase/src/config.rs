@@ -53,10 +53,20 @@ const ENDPOINT_VARIABLE: &str = "AWS_ENDPOINT_URL_S3";
 /// What `--endpoint` said, once, before anything asks.
 static ENDPOINT: OnceLock<String> = OnceLock::new();
 
-/// From here on the S3 server is there, whatever the environment says.
-pub(crate) fn set_endpoint(url: Option<&String>) {
-    if let Some(url) = url {
-        let _ = ENDPOINT.set(url.clone());
+/// Which server buckets are on.
+#[derive(Clone, Debug, Default, clap::Args)]
+pub(crate) struct EndpointArg {
+    /// URL of the S3 server: http[s]://HOST[:PORT] [default: $AWS_ENDPOINT_URL, else AWS]
+    #[arg(long, value_name = "URL", global = true)]
+    pub(crate) endpoint: Option<String>,
+}
+
+impl EndpointArg {
+    /// From here on it is there, whatever the environment says.
+    pub(crate) fn apply(&self) {
+        if let Some(url) = &self.endpoint {
+            let _ = ENDPOINT.set(url.clone());
+        }
     }
 }
 

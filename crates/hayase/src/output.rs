@@ -3,10 +3,11 @@
 //! Data goes to standard output, everything else to standard error. With `--json` data is one JSON
 //! document and errors are JSON as well. Meaning never depends on colour.
 //!
-//! Rooms: [`arguments`] (how to talk, as typed), [`human`] (pages of text), [`json`], [`progress`] (only on a
+//! Rooms: [`arguments`] (how to talk, as typed), [`headings`] (of options in help texts), [`human`] (pages of text), [`json`], [`progress`] (only on a
 //! terminal), [`hint`] (errors with what to try next).
 
 mod arguments;
+pub(crate) mod headings;
 mod hint;
 mod human;
 mod json;
@@ -19,6 +20,7 @@ use serde::Serialize;
 use tracing::level_filters::LevelFilter;
 
 use self::arguments::Manner;
+use crate::advice::{Advice, Adviser};
 use crate::exit::Status;
 
 pub(crate) use arguments::{OutputArgs, colour_of_help};
@@ -43,17 +45,23 @@ pub(crate) fn wrong_usage(mut error: clap::Error) -> ExitCode {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Output {
     manner: Manner,
+    adviser: Adviser,
 }
 
 impl Output {
-    /// `no_color` is the environment's wish.
-    pub(crate) fn new(args: OutputArgs, no_color: bool) -> Self {
-        Self { manner: args.manner(no_color) }
+    /// `no_color` is the environment's wish; `adviser` knows the error types that give advice.
+    pub(crate) fn new(args: OutputArgs, no_color: bool, adviser: Adviser) -> Self {
+        Self { manner: args.manner(no_color), adviser }
     }
 
-    /// Of a process that another one listens to: JSON.
-    pub(crate) fn of_worker() -> Self {
-        Self { manner: Manner::OF_WORKER }
+    /// The same for a process that another one listens to: JSON.
+    pub(crate) fn of_worker(self) -> Self {
+        Self { manner: Manner::OF_WORKER, ..self }
+    }
+
+    /// What an error adds to its message.
+    pub(crate) fn advice(&self, error: &anyhow::Error) -> Advice {
+        (self.adviser)(error)
     }
 
     /// Prints a command's result.
@@ -108,7 +116,11 @@ impl Output {
 
     /// Why the command failed, and what to try next.
     pub(crate) fn fail(&self, error: &anyhow::Error) {
-        let text = if self.manner.is_json { json::failure(error) } else { hint::failure(error) };
+        let advice = self.advice(error);
+        let text = match self.manner.is_json {
+            true => json::failure(error, &advice),
+            false => hint::failure(error, advice.help.as_deref()),
+        };
         let _ = writeln!(io::stderr(), "{text}");
     }
 

@@ -3,7 +3,10 @@
 //! Here: pid + start time, the boot's id, looking into `/proc`, waiting for ends: by pidfd, or where the kernel has none
 //! (before Linux 5.3) or gives none (no free descriptor), by looking again and again.
 //! A process is gone only where the kernel says so: an error says nothing about it.
-//! Not here: signals that we receive ([`crate::launch::signals`]).
+//! Rooms: [`signals`] that we receive, [`lines`] that a child says.
+
+pub(crate) mod lines;
+pub(crate) mod signals;
 
 use std::fs;
 use std::io;

@@ -6,6 +6,8 @@ use std::str::FromStr;
 use rustix::thread::{CpuSet, sched_setaffinity};
 use serde::{Deserialize, Serialize};
 
+use crate::advice::{Advice, Advise};
+
 /// Numbers of processors, ascending, each once; at least one.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
@@ -23,6 +25,12 @@ pub(crate) struct Missing {
     missing: Processors,
     /// As threads that ask for nothing may.
     usable: Processors,
+}
+
+impl Advise for Missing {
+    fn advice(&self) -> Option<Advice> {
+        Some(Advice::usage(None))
+    }
 }
 
 impl Processors {

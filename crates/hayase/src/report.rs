@@ -1,9 +1,10 @@
 //! The page of a job: what it was, what its nodes moved, and what of it is not in the tier.
 //!
 //! Here: what is told, gathered from servers, supervisors and ledgers. Rooms: [`page`] (HTML), [`plot`]
-//! (pictures, SVG), [`series`] (what is drawn, from what servers remember).
+//! (pictures, SVG), [`escape`] (text in both), [`series`] (what is drawn, from what servers remember).
 //! The page is one file without anything from elsewhere, so it can be kept beside the job's results.
 
+mod escape;
 mod page;
 mod plot;
 mod series;
@@ -12,11 +13,11 @@ use std::path::Path;
 
 use anyhow::Context;
 
-use crate::commands::status::{JobStatus, histories, look_at};
 use crate::job::{Job, Settings};
 use crate::launch::drain::{Left, left};
 use crate::launch::tree::Session;
 use crate::moment;
+use crate::status::{JobStatus, histories, look_at};
 use crate::wiring::status::Sample;
 
 /// What servers remember, by node; why not, where nothing is known.

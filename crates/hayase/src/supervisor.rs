@@ -6,7 +6,7 @@
 //! last process inside, the namespaces with their mounts.
 //!
 //! Rooms: [`keeper`] (what is up, in which order), [`teardown`] (the way back), [`fate`] (of the bytes), [`areas`] (the
-//! node's areas as mounts), [`apart`] (away from the programs), [`discard`] (not writing down what is removed),
+//! node's areas as mounts), [`apart`] (away from the programs),
 //! [`daemon`] (one child), [`restarts`] (when one that ended is started again),
 //! [`programs`] (programs of the job on this node), [`orphans`] (what a killed one leaves running), [`control`] (requests of commands), [`said`]
 //! (what it tells the launcher).
@@ -15,7 +15,6 @@ pub(crate) mod apart;
 mod areas;
 pub(crate) mod control;
 pub(crate) mod daemon;
-pub(crate) mod discard;
 mod drain;
 mod events;
 mod fate;

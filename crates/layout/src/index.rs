@@ -7,7 +7,7 @@
 //! - `folded`: a log in as few records as say the same.
 //! - `layer`: the records of many writers, looked up together; `growing`: an index in layers, that follows
 //!   the log of a writer.
-//! - `same_view`: reading with the view that wrote is one stretch of one part.
+//! - `same_view`: reading with the view that wrote is one stretch of one part; `judged`: in all layers.
 //! - `resolve`: where records overlap, the later epoch wins; in one epoch the lower rank at open, then
 //!   the lower writer id; of one writer the later record.
 //!
@@ -27,6 +27,7 @@ mod boxes;
 mod family;
 mod folded;
 mod growing;
+mod judged;
 mod layer;
 mod resolve;
 mod same_view;
@@ -34,9 +35,9 @@ mod same_view;
 pub use folded::folded;
 pub use growing::GrowingIndex;
 
+use judged::Judged;
 use layer::{Layer, Source};
 use resolve::{Candidate, Standing};
-use same_view::Judged;
 
 /// All that one writer wrote.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -234,7 +235,7 @@ impl Index {
     /// O(runs of the view + log n), whatever the number of blocks. The first call for a record compares one
     /// tile of it with one of each record that comes near.
     pub fn stretch(&self, view: &View, window: StreamExtent) -> Option<(u32, LocalExtent)> {
-        same_view::find(view, window, &self.layers, &self.judged)
+        judged::find(view, window, &self.layers, &self.judged)
     }
 
     /// Forward: the part that holds the byte at `offset`, and where in it. `None` in holes.

@@ -8,6 +8,7 @@
 
 pub mod acl;
 pub mod datatype;
+mod deal;
 pub mod extent;
 pub mod groups;
 pub mod index;

@@ -6,7 +6,7 @@
 
 use std::ops::Range;
 
-use crate::{Extent, LocalExtent, ServerId, stripe::Deal, units::Offset};
+use crate::{Extent, LocalExtent, ServerId, deal::Deal, units::Offset};
 
 /// Bytes that are contiguous in the file, in one part and in the caller's buffer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -15,8 +15,8 @@
 
 use crate::{
     ByteCount, Layout, PolicyError, ServerId, StripePolicy,
+    deal::Deal,
     policy::{STRIPE_BYTES_DEFAULT, check_stripe},
-    stripe::Deal,
 };
 
 /// A server used more than this is no first choice for new parts.

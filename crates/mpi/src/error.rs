@@ -1,7 +1,7 @@
 //! What can go wrong in a call on a container, as MPI's classes of errors.
 //!
-//! Here: one error, its class, raising it through the file's error handler.
-//! Source: MPI 4.1, sections 14.7 (error handling) and 14.8 (error classes).
+//! Here: one error, its class. Not here: calling the program's error handler (`crate::handlers`).
+//! Source: MPI 4.1, section 14.8 (error classes).
 //!
 //! The code that a program gets is the class itself. What happened is said once on stderr, when it is
 //! nothing that a program tries on purpose.
@@ -13,12 +13,9 @@ use std::{
 };
 
 use hayase_container::{ContainerError, WriteError};
+use hayase_layout::DatatypeError;
 
-use crate::{
-    abi::{ErrorClass, Handle},
-    exports::{original, outside},
-    real, trace,
-};
+use crate::{abi::ErrorClass, real, stderr};
 
 /// See the module.
 #[derive(Debug)]
@@ -112,7 +109,7 @@ impl Error {
         let is_unusual =
             matches!(self.kind, Kind::Unusual(_) | Kind::Refused(_) | Kind::Library(_));
         if is_unusual && SAID.fetch_add(1, Ordering::Relaxed) < SAID_MAX {
-            trace::say(&self.what);
+            stderr::say(&self.what);
         }
     }
 }
@@ -147,6 +144,12 @@ impl From<ContainerError> for Error {
     }
 }
 
+impl From<DatatypeError> for Error {
+    fn from(error: DatatypeError) -> Self {
+        Self::datatype(error.to_string())
+    }
+}
+
 impl From<WriteError> for Error {
     fn from(error: WriteError) -> Self {
         error.source.into()
@@ -175,13 +178,4 @@ fn chain(error: &dyn std::error::Error) -> String {
         source = cause.source();
     }
     text
-}
-
-/// Calls the file's error handler, as the library does; what the program's call returns.
-pub(crate) fn raise(fh: Handle, error: &Error) -> c_int {
-    error.tell();
-    let code = error.code();
-    // The handler may be a function of the program, whose calls are the program's.
-    outside(|| original::File_call_errhandler(fh, code));
-    code
 }

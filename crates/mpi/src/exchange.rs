@@ -1,47 +1,29 @@
-//! Collective reads in which processes read parts for each other.
+//! What processes exchange in collective reads: whether they do, which process reads what, and the requests as bytes.
 //!
-//! Who reads a file by another decomposition than it was written by needs small pieces of many parts: each
-//! process would read most of every part, and throw most of that away. Here each stretch of a part is read
-//! by one process, its *owner*, in the order of the part, and sent to whoever wants its bytes.
-//!
+//! - [`Exchanges`]: what an open file knows of it.
 //! - `agreement`: whether a call exchanges, alike on all. `owners`: who reads what.
 //! - `queues`: what is asked of whom in which round. `request`: that, as bytes.
-//! - `reading`: the call of one process. `round`: the messages.
 //!
-//! Each process looks up by itself which bytes of which parts its call means: holes, overlaps and the end of
-//! the file are its own matter, as in an independent read, and owners are asked for bytes of parts. What can
-//! not be read so is read again independently, which tells the error that the program gets. A process takes
-//! part whatever is wrong with its arguments; so none waits for one that has left.
-//!
-//! Source: two-phase I/O (Thakur, Gropp, Lusk 1999) over parts instead of the file.
+//! Nothing here reads or communicates: that is [`crate::collective_read`].
 
 use std::sync::{
-    Arc, Mutex, MutexGuard, PoisonError,
+    Mutex, MutexGuard, PoisonError,
     atomic::{AtomicU64, Ordering},
 };
 
-use hayase_layout::{ByteCount, NodeId, WriterId};
-
-use crate::{
-    error::Error,
-    memory::Region,
-    open_files::OpenFile,
-    transfer::{self, Moved},
-    view::FileView,
-};
+use hayase_container::Wanted;
+use hayase_layout::{ByteCount, NodeId, Writer, WriterId};
 
 mod agreement;
 mod owners;
 mod queues;
-mod reading;
-mod request;
-mod round;
+pub(crate) mod request;
 
-pub(crate) use agreement::{Exchange, Step};
+pub(crate) use agreement::{Exchange, Step, Weights};
+pub(crate) use queues::Queues;
 
-use agreement::{Agreement, Weights};
+use agreement::Agreement;
 use owners::Owners;
-use reading::Reading;
 
 /// Bytes of a round where nobody says otherwise: what a process gets, and what it reads for others.
 pub(crate) const ROUND_BYTES: ByteCount = ByteCount::mib(16);
@@ -89,6 +71,36 @@ impl Exchanges {
         self.agreement().set_atomic(is_atomic);
     }
 
+    /// What all weighed together: whether this call exchanges.
+    pub(crate) fn answer(&self, all: Weights) -> bool {
+        self.agreement().answer(all)
+    }
+
+    /// Behind a call that exchanged; `served` is what the reads for all weighed in the call before.
+    pub(crate) fn exchanged(&self, all: Weights, served: u64) {
+        self.agreement().exchanged(all, served);
+    }
+
+    /// What is wanted of whom, in rounds of this file; empty.
+    pub(crate) fn queues(&self) -> Queues {
+        Queues::new(self.owners.ranks(), self.round_bytes)
+    }
+
+    /// Deals out what is wanted; what this process is to read by itself is returned ([`Queues::fill`]).
+    pub(crate) fn deal(
+        &self,
+        wanted: Vec<Wanted>,
+        queues: &mut Queues,
+        writer_of: impl Fn(u32) -> Writer,
+    ) -> Vec<Wanted> {
+        queues.fill(wanted, &self.owners, writer_of, |writer| self.is_own(writer))
+    }
+
+    /// What a process gets in a round, at most.
+    pub(crate) fn round_bytes(&self) -> u64 {
+        self.round_bytes.0
+    }
+
     fn agreement(&self) -> MutexGuard<'_, Agreement> {
         self.agreement.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -98,64 +110,13 @@ impl Exchanges {
         writer.process == std::process::id() && writer.node == self.own_node
     }
 
-    fn serve(&self, weight: u64) {
+    /// Notes what was read for others.
+    pub(crate) fn serve(&self, weight: u64) {
         self.served.fetch_add(weight, Ordering::Relaxed);
     }
 
-    fn take_served(&self) -> u64 {
+    /// What was read for others since this was asked last.
+    pub(crate) fn take_served(&self) -> u64 {
         self.served.swap(0, Ordering::Relaxed)
     }
-}
-
-/// What a process wants to read.
-#[derive(Debug)]
-pub(crate) struct Ask {
-    pub(crate) view: Arc<FileView>,
-    /// Where in its stream.
-    pub(crate) stream: u64,
-    pub(crate) region: Region,
-}
-
-/// A collective read. Collective, also with an error, with which a process takes part for others only.
-pub(crate) fn read(file: &OpenFile, ask: Result<Ask, Error>) -> Moved {
-    read_as(file, file.exchanges.step(), ask)
-}
-
-/// The same where the step is known.
-pub(crate) fn read_as(file: &OpenFile, step: Step, mut ask: Result<Ask, Error>) -> Moved {
-    if step == Step::Alone {
-        return alone(file, ask);
-    }
-    let mut reading = Reading::new(file, ask.as_mut().ok());
-    reading.plan();
-    if step == Step::Ask {
-        match is_wanted_by_all(file, reading.weights()) {
-            Ok(true) => {}
-            Ok(false) => return alone(file, ask),
-            Err(error) => return error.into(),
-        }
-    }
-    match round::all(file, &mut reading) {
-        Err(error) => error.into(),
-        Ok(()) => match reading.finish() {
-            Some(bytes) => Moved { bytes, error: None },
-            None => alone(file, ask),
-        },
-    }
-}
-
-fn alone(file: &OpenFile, ask: Result<Ask, Error>) -> Moved {
-    Moved::of(|| {
-        let mut ask = ask?;
-        Ok(transfer::read(file, &ask.view, ask.stream, &mut ask.region))
-    })
-}
-
-fn is_wanted_by_all(file: &OpenFile, own: Weights) -> Result<bool, Error> {
-    let told = file.comm.gather_words([own.wanted, own.alone])?;
-    let mut all = Weights::default();
-    for [wanted, alone] in told {
-        all.add(Weights { wanted, alone });
-    }
-    Ok(file.exchanges.agreement().answer(all))
 }

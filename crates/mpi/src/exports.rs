@@ -14,62 +14,23 @@
 #![expect(unsafe_code, reason = "functions that C programs call")]
 
 use std::{
-    cell::Cell,
     ffi::{CStr, c_int},
     panic::AssertUnwindSafe,
 };
 
 use crate::{
     abi::{ErrorClass, Handle},
-    calls::{
-        admin, collective, independent, nonblocking, opening, seek, shared,
-        split::{self, Split},
-        views,
-    },
-    error::{Error, raise},
+    calls::{admin, collective, independent, nonblocking, opening, seek, shared, split, views},
+    entered::Entered,
+    error::Error,
+    handlers::raise,
     memory::Memory,
-    open_files,
+    open_files::{self, Split},
     pointers::{Address, Count, DatarepOut, Group, Out, OutObject, Request, Status, Text, Type},
     real::{self, Original, symbol_name},
-    trace,
+    stderr,
+    trace::{self, CallCounts},
 };
-
-/// The program called us, not the library itself; ends when it is dropped.
-struct Entered;
-
-thread_local! {
-    // Without a destructor: threads may end after MPI has.
-    static IS_INSIDE: Cell<bool> = const { Cell::new(false) };
-}
-
-impl Entered {
-    fn new(call: Call) -> Option<Self> {
-        if IS_INSIDE.replace(true) {
-            return None;
-        }
-        trace::count(call);
-        Some(Self)
-    }
-}
-
-impl Drop for Entered {
-    fn drop(&mut self) {
-        IS_INSIDE.set(false);
-    }
-}
-
-/// Runs code of the program (an error handler), whose calls are the program's.
-pub(crate) fn outside<T>(run: impl FnOnce() -> T) -> T {
-    let was_inside = IS_INSIDE.replace(false);
-    let answer = run();
-    IS_INSIDE.set(was_inside);
-    answer
-}
-
-/// The originals that are called here too, with what the types of their arguments prove.
-pub(crate) mod original {
-    pub(crate) use super::originals::{File_call_errhandler, File_close, File_delete, File_open};
-}
 
 /// The memory of a call in the table below.
 fn memory(buffer: Address, count: impl Into<i64>, datatype: Handle) -> Memory {
@@ -101,7 +62,7 @@ impl Fits for Count {
 
 /// The library has no such function.
 fn missing(call: Call) -> c_int {
-    trace::say(&format!("this MPI library has no MPI_{}", call.name()));
+    stderr::say(&format!("this MPI library has no MPI_{}", call.name()));
     let class = ErrorClass::UnsupportedOperation;
     real::found().abi.map_or(1, |abi| (abi.error_class)(class))
 }
@@ -113,7 +74,7 @@ fn on_file(
     run: impl FnOnce(&open_files::OpenFile) -> Result<(), Error>,
 ) -> Option<c_int> {
     let file = open_files::find(fh)?;
-    trace::count_taken(call);
+    call.counts().count_taken();
     let answer = std::panic::catch_unwind(AssertUnwindSafe(|| run(&file)));
     let answer = answer.unwrap_or_else(|_| Err(Error::internal("a broken invariant")));
     Some(answer.map_or_else(|error| raise(fh, &error), |()| 0))
@@ -126,9 +87,20 @@ fn on_world(call: Call, run: impl FnOnce() -> Option<c_int>) -> Option<c_int> {
         || Some(real::found().abi.map_or(1, |abi| (abi.error_class)(ErrorClass::Intern)));
     let answer = answer.unwrap_or_else(|_| internal());
     if answer.is_some() {
-        trace::count_taken(call);
+        call.counts().count_taken();
     }
     answer
+}
+
+/// By the order of [`Call::ALL`].
+static COUNTS: [CallCounts; Call::ALL.len()] = [const { CallCounts::new() }; Call::ALL.len()];
+
+/// Always passed on.
+fn finalize() -> Option<c_int> {
+    opening::finalize();
+    let library = real::found().abi.map_or("an unknown MPI library", |abi| abi.name);
+    trace::report(library, Call::ALL.iter().map(|call| (call.name(), call.counts())));
+    None
 }
 
 macro_rules! calls {
@@ -136,27 +108,31 @@ macro_rules! calls {
         => $kind:ident $(with $file:ident)? $(: $body:expr)?;)*) => {
         /// A call that is taken, by its name without `MPI_`.
         #[expect(non_camel_case_types, reason = "the names are MPI's")]
-        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-        pub(crate) enum Call { $($name),* }
+        #[derive(Clone, Copy, Debug)]
+        enum Call { $($name),* }
 
         impl Call {
-            pub(crate) const ALL: &[Self] = &[$(Self::$name),*];
+            const ALL: &[Self] = &[$(Self::$name),*];
 
             /// Without `MPI_`.
-            pub(crate) fn name(self) -> &'static str {
+            fn name(self) -> &'static str {
                 match self { $(Self::$name => stringify!($name)),* }
+            }
+
+            fn counts(self) -> &'static CallCounts {
+                &COUNTS[self as usize]
             }
         }
 
         /// The originals, by the names of the calls. What buffers they are given nobody checks: so the rest of the crate
-        /// has [`original`].
+        /// has [`crate::library::files`].
         #[expect(non_snake_case, reason = "the names are MPI's")]
         mod originals {
             use super::*;
 
             $(
                 /// `None` when the library does not have it.
-                pub(crate) fn $name($($arg: $ty),*) -> Option<c_int> {
+                pub(super) fn $name($($arg: $ty),*) -> Option<c_int> {
                     static ORIGINAL: Original = Original::new();
                     const NAME: &CStr = symbol_name(concat!("PMPI_", stringify!($name), "\0"));
                     // SAFETY: the library's function of this name has these parameters: an integer or one pointer each.
@@ -186,7 +162,8 @@ macro_rules! calls {
         $(const _: () = {
             fn enter($($arg: $ty),*) -> c_int {
                 let pass = || originals::$name($($arg),*).unwrap_or_else(|| missing(Call::$name));
-                let Some(_entered) = Entered::new(Call::$name) else { return pass() };
+                let Some(_entered) = Entered::new() else { return pass() };
+                Call::$name.counts().count();
                 calls!(@$kind $name($($arg),*) $(with $file)? $(: $body)?).unwrap_or_else(pass)
             }
 
@@ -236,7 +213,7 @@ calls! {
     File_delete(filename: Text<'_>, info: Handle)
         => world: opening::delete(filename, info);
     Finalize()
-        => world: opening::finalize();
+        => world: finalize();
     Abort(comm: Handle, code: c_int)
         => world: opening::abort();
 

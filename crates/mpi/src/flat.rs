@@ -1,32 +1,47 @@
 //! A container that becomes a flat file when nobody has it open any more.
 //!
-//! Here: who has it open (a shared lock on its mark), the change itself.
-//! Not here: whether it is wanted ([`crate::selection::Flatten`]).
+//! Here: which processes have it open (a shared lock on its mark), the change itself.
+//! Not here: whether it is wanted (`crate::selection`).
 //!
 //! The flat file is written beside it, then the two change names, so that the name is never free.
 
 use std::{
     fs::{File, TryLockError},
     path::{Path, PathBuf},
+    sync::{Mutex, PoisonError},
 };
 
 use hayase_container::{Container, MARK, Replace, export};
 use rustix::fs::{CWD, RenameFlags, renameat_with};
 
-use crate::{abi::ErrorClass, error::Error, trace};
+use crate::{abi::ErrorClass, error::Error, stderr};
 
-/// This process has the container open, until it is dropped. Where locks are not possible nobody is seen,
+/// What is left when the file is closed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Flatten {
+    /// The container: in the areas of a job, and in directories that are marked.
+    Keep,
+    /// One flat file: of a container that was made elsewhere, where nobody asked for one to stay.
+    Close,
+}
+
+/// This process has the container open, until it leaves. Where locks are not possible nobody is seen,
 /// and nothing becomes flat.
 #[derive(Debug)]
 pub(crate) struct Presence {
     /// Holds the lock; nothing else is done with it.
-    _mark: Option<File>,
+    mark: Mutex<Option<File>>,
 }
 
 impl Presence {
     pub(crate) fn in_container(container: &Path) -> Self {
         let mark = File::open(container.join(MARK)).ok();
-        Self { _mark: mark.filter(|mark| mark.lock_shared().is_ok()) }
+        Self { mark: Mutex::new(mark.filter(|mark| mark.lock_shared().is_ok())) }
+    }
+
+    /// It has the container open no more.
+    pub(crate) fn leave(&self) {
+        *self.mark.lock().unwrap_or_else(PoisonError::into_inner) = None;
     }
 }
 
@@ -45,7 +60,7 @@ pub(crate) fn flatten(path: &Path) -> Result<Outcome, Error> {
         return match hayase_container::area::flatten(path)? {
             true => Ok(Outcome::Flat),
             false => {
-                trace::say(&format!("{} stays a container: others have it open", path.display()));
+                stderr::say(&format!("{} stays a container: others have it open", path.display()));
                 Ok(Outcome::Kept)
             }
         };
@@ -58,7 +73,7 @@ pub(crate) fn flatten(path: &Path) -> Result<Outcome, Error> {
     match mark.try_lock() {
         Ok(()) => {}
         Err(TryLockError::WouldBlock | TryLockError::Error(_)) => {
-            trace::say(&format!("{} stays a container: others have it open", path.display()));
+            stderr::say(&format!("{} stays a container: others have it open", path.display()));
             return Ok(Outcome::Kept);
         }
     }
@@ -100,7 +115,7 @@ mod tests {
         let presence = Presence::in_container(&path);
         assert_eq!(flatten(&path).unwrap(), Outcome::Kept);
         file.close(Durability::Written).unwrap();
-        drop(presence);
+        presence.leave();
         assert_eq!(flatten(&path).unwrap(), Outcome::Flat);
         assert_eq!(std::fs::read(&path).unwrap(), b"\0\0\0bytes");
         assert_eq!(std::fs::read_dir(directory.path()).unwrap().count(), 1);

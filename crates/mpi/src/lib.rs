@@ -4,13 +4,19 @@
 //! is served here; every other call is passed on untouched. Compiled without any `mpi.h`: one binary for
 //! MPICH and its relatives, Open MPI, and the ABI of MPI 5.
 //!
-//! - `exports`: the symbols, from one table; `real`: the originals (`linked`: of a program that is linked with its
-//!   MPI statically); `abi`: what differs between libraries.
-//! - `library`: what is asked of the MPI library, as safe calls; `pointers`: what programs hand over.
-//! - `datatype`, `memory`, `view`, `transfer`: types, memory, file views, and moving bytes between them.
-//! - `exchange`: collective reads in which processes read parts for each other.
-//! - `selection`: which files; `flat`: what becomes a flat file at its close; `open_files`: those that are open; `shared_pointer`: their shared pointers.
-//! - `calls`: what each call does; `error`: what it answers when it fails; `trace`: what people are told.
+//! From the bottom up; a room imports those above it in this list, never those below:
+//!
+//! - `abi`: what differs between libraries; `pointers`: what programs hand over; `stderr`: lines for people; `trace`: counts
+//!   of calls; `entered`: whose call it is.
+//! - `real`: the originals (`linked`: of a program that is linked with its MPI statically); `error`: what a call answers
+//!   when it fails.
+//! - `library`: what is asked of the MPI library, as safe calls; `handlers`: the program's error handlers.
+//! - `datatype`: what a type selects, by its handle; `memory`: the program's memory; `view`: file views.
+//! - `shared_pointer`, `shared_bytes`: what the processes of a file share; `exchange`: what they read for each other;
+//!   `flat`: what becomes a flat file at its close. `selection`: which files become containers.
+//! - `open_files`: those that are open, each made of the rooms before.
+//! - `transfer`: moving bytes between memory and a file; `collective_read`: reads in which processes read for each other.
+//! - `calls`: what each call does; `exports`: the symbols, from one table.
 //!
 //! **The handle** that a program gets is one of the MPI library's own, for the container's empty stub, which each
 //! process opens alone: its error handler, info and Fortran form are the library's. Only what is about bytes
@@ -24,11 +30,14 @@
 
 mod abi;
 mod calls;
+mod collective_read;
 mod datatype;
+mod entered;
 mod error;
 mod exchange;
 mod exports;
 mod flat;
+mod handlers;
 mod library;
 #[cfg(feature = "static")]
 mod linked;
@@ -37,7 +46,9 @@ mod open_files;
 mod pointers;
 mod real;
 mod selection;
+mod shared_bytes;
 mod shared_pointer;
+mod stderr;
 mod trace;
 mod transfer;
 mod view;

@@ -1,15 +1,15 @@
-//! The MPI library as safe calls: communication, types, requests, hints.
+//! The MPI library as safe calls: communication, requests, hints.
 //!
-//! - `functions`: the originals that are called and not taken, with their types.
+//! - `functions`: the functions that are called, with their types.
 //! - `communicator`: few collective calls among the processes of one open file.
 //! - `copies`: of the program's communicators, kept for the next file.
 //! - `meeting`: what opens, closes and syncs tell each other.
-//! - `types`: what is asked about datatypes; what is remembered with them.
 //! - `requests`: requests that are complete when they are made; statuses.
+//! - `files`: its own `MPI_File_` calls, on stubs.
 //! - `waiting`: collectives that leave the processor to those they wait for.
 //! - `hints`: the values of an `MPI_Info`.
 //!
-//! Not here: `MPI_File_` calls ([`crate::exports::original`]), what types select ([`crate::datatype`]).
+//! Not here: the program's `MPI_File_` calls that are passed on (`crate::exports`), datatypes ([`crate::datatype`]).
 //! Every function here asks the library for what it needs; what one lacks is an error, not a crash.
 
 use std::ffi::c_int;
@@ -22,11 +22,11 @@ use crate::{
 
 pub(crate) mod communicator;
 pub(crate) mod copies;
-mod functions;
+pub(crate) mod files;
+pub(crate) mod functions;
 pub(crate) mod hints;
 pub(crate) mod meeting;
 pub(crate) mod requests;
-pub(crate) mod types;
 mod waiting;
 
 pub(crate) use communicator::Communicator;
@@ -42,7 +42,7 @@ pub(crate) fn objects() -> Result<&'static Objects<Handle>, Error> {
 }
 
 /// What a call of the library answered.
-fn done(answer: Option<c_int>, call: &'static str) -> Result<(), Error> {
+pub(crate) fn done(answer: Option<c_int>, call: &'static str) -> Result<(), Error> {
     match answer {
         Some(0) => Ok(()),
         Some(code) => Err(Error::library(call, code)),

@@ -1,6 +1,6 @@
 //! The program's memory: what an address, a count and a datatype describe.
 //!
-//! Here: one contiguous region, or bytes gathered from and scattered to many.
+//! Here: one contiguous region, or bytes gathered from and scattered to many; `external32`: in another representation.
 //! Not here: what a datatype selects ([`crate::datatype`]), where the bytes go ([`crate::transfer`]).
 //!
 //! Regions are copied as the type's structure tells them, in groups of equal length and stride: some
@@ -13,6 +13,8 @@ use std::ops::Range;
 use hayase_layout::{Datatype, datatype::Visit};
 
 use crate::{abi::Handle, datatype::parsed, error::Error, pointers::Address};
+
+pub(crate) mod external32;
 
 /// The arguments of a call: memory that this value alone stands for.
 #[derive(Debug)]

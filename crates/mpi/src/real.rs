@@ -19,7 +19,7 @@ use std::{
 
 use crate::{
     abi::{self, Abi, Handle, Objects, Predefined},
-    trace,
+    stderr,
 };
 
 /// Which MPI was found.
@@ -42,7 +42,7 @@ pub(crate) fn found() -> &'static Found {
         let objects = abi.and_then(|abi| objects(scope, &abi.objects));
         let abi = abi.filter(|_| objects.is_some());
         if abi.is_none() {
-            trace::say("this MPI library is none that is known here: every call passes through");
+            stderr::say("this MPI library is none that is known here: every call passes through");
         }
         Found { scope, abi, objects }
     })

@@ -26,8 +26,10 @@ use crate::{
     abi::Handle,
     error::Error,
     exchange::{Exchange, ROUND_BYTES},
+    flat::Flatten,
     library::hints,
-    trace,
+    shared_bytes::Consistency,
+    stderr,
 };
 
 /// Whether files become containers.
@@ -39,24 +41,6 @@ pub(crate) enum Mode {
     Auto,
     /// Also new files that match the patterns; by a hint, this one.
     On,
-}
-
-/// When processes see what others wrote.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Consistency {
-    /// After sync and close, as MPI says.
-    Mpi,
-    /// At once: each write is published, each read looks. For programs that write, wait and read.
-    Posix,
-}
-
-/// What is left when the file is closed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Flatten {
-    /// The container: in the areas of a job, and in directories that are marked.
-    Keep,
-    /// One flat file: of a container that was made elsewhere, where nobody asked for one to stay.
-    Close,
 }
 
 /// What was typed into the environment.
@@ -206,7 +190,7 @@ fn variable<T>(name: &str, read: fn(&str) -> Option<T>) -> Option<T> {
     let value = std::env::var(name).ok()?;
     let meant = read(&value);
     if meant.is_none() {
-        trace::say(&format!("{name}={value} is not known, and left out"));
+        stderr::say(&format!("{name}={value} is not known, and left out"));
     }
     meant
 }
@@ -220,7 +204,7 @@ fn hint<T>(
     let meant = read(&value);
     if meant.is_none() {
         let key = key.to_string_lossy();
-        trace::say(&format!("hint {key}={value} is not known, and left out"));
+        stderr::say(&format!("hint {key}={value} is not known, and left out"));
     }
     Ok(meant)
 }

@@ -14,8 +14,7 @@ use hayase_layout::{
 use crate::{
     abi::ErrorClass,
     error::Error,
-    library::types,
-    memory::{Memory, Region},
+    memory::{Memory, Region, external32},
     open_files::OpenFile,
     view::{Datarep, FileView, Map, Scattered},
 };
@@ -65,19 +64,19 @@ fn try_write(
     written: &mut u64,
 ) -> Result<(), Error> {
     require_inside(view, stream, region.len())?;
-    if file.container.access() == Access::Read {
+    if file.bytes.container.access() == Access::Read {
         return Err(Error::usual(ErrorClass::ReadOnly, "a write to a file opened for reading"));
     }
     if region.len() == 0 {
         return Ok(());
     }
-    let _locked = file.is_atomic().then(|| file.shared.lock()).transpose()?;
-    if file.is_immediate() {
-        file.overtake()?;
+    let _locked = file.lock_if_atomic()?;
+    if file.bytes.is_immediate() {
+        file.bytes.overtake()?;
     }
     let answer = write_region(file, view, stream, region, written);
-    if file.is_immediate() {
-        file.container.publish(Durability::Written)?;
+    if file.bytes.is_immediate() {
+        file.bytes.container.publish(Durability::Written)?;
     }
     answer
 }
@@ -92,7 +91,7 @@ fn write_region(
     if view.datarep == Datarep::External32 {
         let memory = require_external(region)?;
         let mut bytes = vec![0; region.len() as usize];
-        types::pack_external(memory, &mut bytes)?;
+        external32::pack(memory, &mut bytes)?;
         return write_bytes(file, view, stream, &bytes, written);
     }
     if let Some(bytes) = region.as_slice() {
@@ -142,7 +141,7 @@ fn write_bytes(
 }
 
 fn put(file: &OpenFile, write: Write, bytes: &[u8], written: &mut u64) -> Result<(), Error> {
-    match file.container.write(write, bytes) {
+    match file.bytes.container.write(write, bytes) {
         Ok(()) => {
             *written += bytes.len() as u64;
             Ok(())
@@ -161,14 +160,14 @@ fn try_read(
     region: &mut Region,
     moved: &mut u64,
 ) -> Result<(), Error> {
-    if file.container.access() == Access::Write {
+    if file.bytes.container.access() == Access::Write {
         return Err(Error::usual(ErrorClass::Access, "a read of a file opened for writing"));
     }
     if region.len() == 0 {
         return Ok(());
     }
-    let _locked = file.is_atomic().then(|| file.shared.lock()).transpose()?;
-    file.refresh()?;
+    let _locked = file.lock_if_atomic()?;
+    file.bytes.refresh()?;
     if view.datarep == Datarep::External32 {
         return read_external(file, view, stream, region, moved);
     }
@@ -203,7 +202,7 @@ fn read_external(
     let element = region.len() / u64::try_from(memory.count()).unwrap_or(1).max(1);
     let count = got / element.max(1);
     let whole = &bytes[..(count * element) as usize];
-    types::unpack_external(whole, memory, count as i64)?;
+    external32::unpack(whole, memory, count as i64)?;
     *moved = count * element;
     Ok(())
 }
@@ -217,12 +216,14 @@ fn read_bytes(
     let len = target.len() as u64;
     Ok(match &view.map {
         Map::Flat(start) => match start.checked_add(stream) {
-            Some(at) => file.container.read_at(GlobalOffset(at), target)?,
+            Some(at) => file.bytes.container.read_at(GlobalOffset(at), target)?,
             None => 0,
         },
-        Map::Tiles(view, _) => file.container.read_through(view, StreamOffset(stream), target)?,
+        Map::Tiles(view, _) => {
+            file.bytes.container.read_through(view, StreamOffset(stream), target)?
+        }
         Map::Scattered(scattered) => {
-            file.container.read_extents(scattered_extents(scattered, stream, len)?, target)?
+            file.bytes.container.read_extents(scattered_extents(scattered, stream, len)?, target)?
         }
         Map::Nothing => 0,
     })
@@ -261,7 +262,7 @@ fn scattered_extents(scattered: &Scattered, stream: u64, len: u64) -> Result<Vec
 fn require_external(region: &Region) -> Result<&Memory, Error> {
     let memory = region.memory();
     let count = u64::try_from(memory.count()).unwrap_or(0).max(1);
-    types::require_external_size(memory.datatype(), region.len() / count)?;
+    external32::require_size(memory.datatype(), region.len() / count)?;
     Ok(memory)
 }
 

@@ -10,7 +10,11 @@ use hayase_layout::{
     Datatype, GlobalOffset, Offset, StreamMap, StreamOffset, View, ViewId, units::OFFSET_MAX,
 };
 
-use crate::{abi::ErrorClass, datatype::Parsed, error::Error, library::types::OwnedType};
+use crate::{
+    abi::ErrorClass,
+    datatype::{OwnedType, Parsed},
+    error::Error,
+};
 
 /// How data look in the file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -12,7 +12,7 @@ use hayase_wire::NodeChannel;
 use hayase_wire::arena::Arena;
 use hayase_wire::message::{
     Access, Callback, CallbackReply, Close, Grants, HeldLock, HeldOpen, NodeRequest, Opening,
-    PeerRequest, StillOpen,
+    ServerRequest, StillOpen,
 };
 use hayase_wire::transport::Registration;
 use tokio::sync::{Notify, OnceCell, Semaphore};
@@ -425,7 +425,7 @@ impl Node {
         self.release_locks(process).await;
         for server in process.once_at.take() {
             // Nobody waits: what is not forgotten costs a little room.
-            let gone = PeerRequest::ProcessGone { process: process.id };
+            let gone = ServerRequest::ProcessGone { process: process.id };
             tokio::task::spawn_local(self.ask(server, gone));
         }
         let opens: Vec<_> =

@@ -8,7 +8,7 @@ use std::collections::HashMap;
 use std::rc::Rc;
 
 use hayase_layout::{InodeId, Layout};
-use hayase_wire::message::{Attr, PartRef, PeerReply, PeerRequest, Refused};
+use hayase_wire::message::{Attr, InodeRequest, PartRef, PeerReply, Refused};
 
 use crate::node::{Node, unexpected};
 
@@ -69,19 +69,19 @@ impl Node {
         if let Some(known) = self.files.get(ino) {
             return Ok(known);
         }
-        self.learn_file(ino, PeerRequest::GetAttr { ino }).await
+        self.learn_file(ino, InodeRequest::GetAttr { ino }).await
     }
 
     /// The same after a truncate overtook a call that begins anew now.
     pub(crate) async fn file_anew(self: &Rc<Self>, ino: InodeId) -> Result<Known, Refused> {
         self.files.forget(ino);
-        self.learn_file(ino, PeerRequest::Overtaken { ino }).await
+        self.learn_file(ino, InodeRequest::Overtaken { ino }).await
     }
 
     async fn learn_file(
         self: &Rc<Self>,
         ino: InodeId,
-        request: PeerRequest,
+        request: InodeRequest,
     ) -> Result<Known, Refused> {
         match self.ask(ino.home(), request).await? {
             PeerReply::Attr { attr, .. } => {

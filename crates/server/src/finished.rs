@@ -9,7 +9,7 @@ use std::rc::Rc;
 use hayase_layout::ServerId;
 use hayase_store::namespace::NamespaceError;
 use hayase_store::ops;
-use hayase_wire::message::PeerRequest;
+use hayase_wire::message::OperationRequest;
 
 use crate::limits::{INTENTS_AT_ONCE, INTENTS_DELAY};
 use crate::node::Node;
@@ -53,7 +53,7 @@ impl Node {
                 continue;
             }
             for ops in ops.chunks(INTENTS_AT_ONCE) {
-                let told = self.ask(server, PeerRequest::Finished { ops: ops.to_vec() });
+                let told = self.ask(server, OperationRequest::Finished { ops: ops.to_vec() });
                 tokio::task::spawn_local(async move {
                     if let Err(error) = told.await {
                         tracing::debug!(%server, %error, "intents that are done stay until a restart");

@@ -10,7 +10,6 @@ use std::cell::{Cell, RefCell};
 use std::collections::BTreeSet;
 
 use hayase_layout::ServerId;
-use hayase_wire::message::PeerRequest;
 use tokio::sync::Notify;
 
 use crate::limits::GRACE;
@@ -131,69 +130,6 @@ impl Grace {
             changed.await;
         }
     }
-}
-
-/// What neither grants anything nor depends on who has what open.
-pub(crate) fn is_served_in_grace(request: &PeerRequest) -> bool {
-    use PeerRequest as R;
-    matches!(
-        request,
-        R::Ping
-            | R::Returned { .. }
-            | R::Lookup(_)
-            | R::List { .. }
-            | R::SyncNames { .. }
-            | R::InvalName(_)
-            | R::TakeNames { .. }
-            | R::DirShards { .. }
-            | R::DirParent { .. }
-            | R::DirName { .. }
-            | R::DirTouch(_)
-            | R::GetAttr { .. }
-            | R::GetAttrMany(_)
-            | R::ReadLink { .. }
-            | R::Close(_)
-            | R::Unlock { .. }
-            | R::LockGranted { .. }
-            | R::Recall { .. }
-            | R::GetXattr { .. }
-            | R::ListXattr { .. }
-            | R::Fsync { .. }
-            | R::Extend { .. }
-            | R::SizeOf { .. }
-            | R::RecordedIndex { .. }
-            | R::Append { .. }
-            | R::AppendReserve { .. }
-            | R::AppendCommit { .. }
-            | R::Seek { .. }
-            | R::Read { .. }
-            | R::Write { .. }
-            | R::WriteGathered { .. }
-            | R::PartTruncate { .. }
-            | R::PartSync { .. }
-            | R::SyncFiles { .. }
-            | R::PartBlocks { .. }
-            | R::ProcessGone { .. }
-            | R::WhichAreGone(_)
-            | R::IsSpokenOf { .. }
-            | R::CacheImport { .. }
-            | R::CacheForget { .. }
-            | R::CacheCheck { .. }
-            | R::CacheBury { .. }
-            | R::CacheStillNamed { .. }
-            | R::CacheTombstones { .. }
-            | R::CacheReplaced { .. }
-            | R::CacheClear { .. }
-            | R::CacheClaims { .. }
-            | R::StatFs
-            | R::Status
-    )
-}
-
-/// What tells how many names a file has. (Giving back, which others do before they tell, may wait for it; what
-/// is waited for here they say before.)
-pub(crate) fn tells_links(request: &PeerRequest) -> bool {
-    matches!(request, PeerRequest::GetAttr { .. } | PeerRequest::GetAttrMany(_))
 }
 
 #[cfg(test)]

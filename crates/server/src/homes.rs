@@ -7,7 +7,7 @@ use std::collections::HashMap;
 use std::rc::Rc;
 
 use hayase_layout::{InodeId, NodeId, ServerId};
-use hayase_wire::message::{Access, Grants, Opening, PeerReply, PeerRequest};
+use hayase_wire::message::{Access, Grants, InodeRequest, Opening, PeerReply};
 use tokio::sync::{Notify, oneshot};
 use tokio::time::Instant;
 
@@ -356,7 +356,7 @@ impl Node {
     pub(crate) fn begin_recall(self: &Rc<Self>, ino: InodeId, node: NodeId, bits: Grants) {
         let this = Rc::clone(self);
         tokio::task::spawn_local(async move {
-            let asked = this.ask(ServerId(node.0), PeerRequest::Recall { ino, bits }).await;
+            let asked = this.ask(ServerId(node.0), InodeRequest::Recall { ino, bits }).await;
             let event = match asked {
                 Ok(PeerReply::Recalled { still_open, gave_back }) if gave_back || !bits.cache => {
                     Event::Returned { node, bits, still_open }
@@ -377,7 +377,7 @@ impl Node {
     /// that does not answer keeps what it was granted.
     pub(crate) async fn let_go(self: &Rc<Self>, ino: InodeId, node: NodeId) {
         let bits = Grants::NONE;
-        let asked = self.ask(ServerId(node.0), PeerRequest::Recall { ino, bits }).await;
+        let asked = self.ask(ServerId(node.0), InodeRequest::Recall { ino, bits }).await;
         match asked {
             Ok(PeerReply::Recalled { still_open, .. }) => {
                 self.home_event(ino, Event::Returned { node, bits, still_open });

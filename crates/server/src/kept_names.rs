@@ -27,6 +27,7 @@ use tokio::time::Instant;
 use crate::convert::meta_refused;
 use crate::limits::{KEPT_DIRECTORIES_MAX, REPEATED_MAX, SPREAD_KNOWN_MAX, SPREAD_PAUSE_DOUBLINGS};
 use crate::node::{Local, Node};
+use crate::request::{Visit, once};
 
 /// When the names of a directory are spread over the servers of a job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -42,30 +43,6 @@ pub struct KeptUntil {
 impl Default for KeptUntil {
     fn default() -> Self {
         Self { names: 4096, changes: 16, lookups: 256 }
-    }
-}
-
-/// What a request does to a name.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Visit {
-    Looks,
-    Makes,
-    Ends,
-    Moves,
-    /// Finishes what another began.
-    Finishes,
-}
-
-impl Visit {
-    pub(crate) fn of(request: &PeerRequest) -> Self {
-        match request {
-            PeerRequest::Lookup(_) => Self::Looks,
-            PeerRequest::Insert { .. } => Self::Makes,
-            PeerRequest::Remove { .. } => Self::Ends,
-            PeerRequest::Rename { .. } => Self::Moves,
-            // Also the steps of a rename: whoever coordinates it asks for another.
-            _ => Self::Finishes,
-        }
     }
 }
 
@@ -329,14 +306,15 @@ impl Node {
     pub(crate) async fn ask_shard(
         self: &Rc<Self>,
         place: &Place,
-        request: PeerRequest,
+        request: impl Into<PeerRequest>,
     ) -> Result<(ServerId, PeerReply), Refused> {
+        let request = request.into();
         let shard = self.shard_of(place.parent, &place.name);
         if !self.may_be_kept(place.parent) {
             return Ok((shard, self.ask(shard, request).await?));
         }
         let home = place.parent.home();
-        if let Some(once) = request.once().filter(|_| shard != home) {
+        if let Some(once) = once(&request).filter(|_| shard != home) {
             // It may have happened at the home, and its name have gone to the shard since.
             if home == self.me
                 && let Some(answered) = self.answered(Some(once))?

@@ -3,6 +3,8 @@
 //! One thread runs everything that decides; threads of a pool wait for disks. Rooms:
 //! - [`home`]: who has an inode open and who may cache it, as a pure state machine; `homes` keeps
 //!   them and carries out what they decide.
+//! - `request`: what each request between servers is, one row for each: how long it may take, whether it may be
+//!   repeated, who may ask.
 //! - `peer_service`: what is done for another server (or for this one in another role): shard of
 //!   names, home of inodes and directories, server of parts.
 //! - `node_service`: what is done for a process of this node: asks the roles above, wherever they
@@ -68,6 +70,7 @@ mod ranges;
 mod recorded;
 mod recovery;
 mod reply_cache;
+mod request;
 mod serve;
 mod serve_error;
 mod sessions;

@@ -8,7 +8,7 @@ use std::rc::Rc;
 
 use hayase_layout::{InodeId, Layout};
 use hayase_store::ops;
-use hayase_wire::message::{Name, PeerReply, PeerRequest, Place, Refused};
+use hayase_wire::message::{DirectoryRequest, Name, PeerReply, Place, Refused};
 
 use crate::convert::meta_refused;
 use crate::limits::LOST_PATHS_BYTES_MAX;
@@ -112,7 +112,7 @@ impl Node {
     }
 
     async fn name_of_directory(self: &Rc<Self>, dir: InodeId) -> Result<Option<Place>, Refused> {
-        match self.ask(dir.home(), PeerRequest::DirName { dir }).await? {
+        match self.ask(dir.home(), DirectoryRequest::Name { dir }).await? {
             PeerReply::Named(name) => Ok(name),
             other => Err(unexpected(&other)),
         }

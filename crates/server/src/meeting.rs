@@ -7,6 +7,7 @@
 //! Not here: what the files look like (`hayase_wire::keys`, `hayase_wire::members`), and which server is lost
 //! ([`crate::membership`]).
 
+use std::error::Error;
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -16,10 +17,13 @@ use hayase_wire::{
     COORDINATOR, Credentials, KnownServers, Member, Members, MembersError, PeerIdentity, ServerKey,
     members,
 };
+use tokio::time::Instant;
 
 use crate::ground::Ground;
+use crate::limits::STARTING_MAX;
 use crate::serve_error::ServeError;
 use crate::settings::Settings;
+use crate::starting::ROOM_PAUSE;
 
 /// The private half of the server's key, next to its names.
 const KEY_FILE: &str = "server.key";
@@ -118,10 +122,32 @@ pub(crate) async fn meet(
         key: key.public(),
         version: PROTOCOL_VERSION,
     };
-    let met = members_of_job(settings, &member, incarnation > 1).await;
-    let members = met.map_err(|source| ServeError::Members { source })?;
+    let members = once_there_is_room(settings, &member, incarnation > 1).await?;
     let known = Arc::new(members.known());
     Ok((members, settings.credentials(me, key.clone(), known)))
+}
+
+/// Fault: others have filled the disk of the job directory, or of the server's own files, before all of them were written.
+/// A server that was started before waits for room as long as it does for its names.
+async fn once_there_is_room(
+    settings: &Settings,
+    member: &Member,
+    is_restart: bool,
+) -> Result<Members, ServeError> {
+    let begin = Instant::now();
+    loop {
+        let met = members_of_job(settings, member, is_restart).await;
+        let error = match met {
+            Ok(members) => return Ok(members),
+            Err(source) => ServeError::Members { source },
+        };
+        if !is_restart || !error.is_full() || begin.elapsed() >= STARTING_MAX {
+            return Err(error);
+        }
+        let why = error.source().map(ToString::to_string).unwrap_or_default();
+        tracing::warn!("{error}: {why}: the disk is full; the server waits for room");
+        tokio::time::sleep(ROOM_PAUSE).await;
+    }
 }
 
 async fn members_of_job(
@@ -133,34 +159,50 @@ async fn members_of_job(
     let sealed = members::read(job_dir, secret)?;
     if let Some(sealed) = &sealed {
         // Before anybody else can take the other key for this server's.
-        expect_own_key(settings, member, sealed)?;
+        expect_list(settings, member, sealed)?;
+        if !is_restart {
+            return Err(names_gone(settings));
+        }
     }
     members::publish(job_dir, member, secret)?;
-    let sealed = match sealed.filter(|_| is_restart) {
+    let sealed = match sealed {
         Some(sealed) => sealed,
         None if settings.server == COORDINATOR => {
             members::seal(job_dir, settings.servers, secret, settings.wait).await?
         }
         None => members::wait_sealed(job_dir, secret, settings.wait).await?,
     };
-    expect_own_key(settings, member, &sealed)?;
+    expect_list(settings, member, &sealed)?;
     expect_known(settings, &sealed.known())?;
     match is_restart {
-        true => members::current(job_dir, sealed, secret),
+        true => Ok(members::current(job_dir, sealed, secret)),
         false => Ok(sealed),
     }
 }
 
-fn expect_own_key(
-    settings: &Settings,
-    member: &Member,
-    sealed: &Members,
-) -> Result<(), MembersError> {
-    if sealed.get(member.server).is_none_or(|sealed| sealed.key == member.key) {
-        return Ok(());
+/// That the list is of all servers of this job, and has this server's own key.
+fn expect_list(settings: &Settings, member: &Member, sealed: &Members) -> Result<(), MembersError> {
+    let path = members::sealed_path(&settings.job_dir);
+    let (listed, servers) = (sealed.len(), settings.servers);
+    match sealed.get(member.server) {
+        Some(own) if own.key != member.key => {
+            let (server, host) = (member.server, member.host.clone());
+            Err(MembersError::NotItsKey { server, host, path })
+        }
+        Some(_) if listed == usize::from(servers) => Ok(()),
+        _ => Err(MembersError::Count { path, listed, servers }),
     }
-    let (server, host) = (member.server, member.host.clone());
-    Err(MembersError::NotItsKey { server, host, path: members::sealed_path(&settings.job_dir) })
+}
+
+/// The list is sealed when all servers have begun their names, and this one has none: it would begin the job again, and
+/// nobody would miss what is gone.
+fn names_gone(settings: &Settings) -> MembersError {
+    MembersError::NamesGone {
+        server: settings.server,
+        host: settings.host.clone(),
+        path: members::sealed_path(&settings.job_dir),
+        names: settings.area.names(),
+    }
 }
 
 /// That the servers of the list are those of the first list that this server has read, which it keeps.

@@ -27,7 +27,9 @@ use std::time::Duration;
 
 use hayase_layout::{NodeId, ServerId};
 use hayase_wire::deadline::CONNECT_WAIT;
-use hayase_wire::message::{MembersNow, PeerReply, PeerRequest, Refused};
+use hayase_wire::message::{
+    MemberRequest, MembersNow, PeerReply, PeerRequest, Refused, ServerRequest,
+};
 use hayase_wire::{COORDINATOR, PeerIdentity, Presence};
 use tokio::sync::Notify;
 use tokio::time::Instant;
@@ -173,6 +175,16 @@ impl Membership {
         self.now.borrow().loss_of(server)
     }
 
+    /// A server refuses this incarnation as lost. Server 0 alone declares losses: it is asked at once, and what another server
+    /// says ends nothing.
+    pub(crate) fn told_lost_by(&self, server: ServerId) {
+        if server == COORDINATOR {
+            return self.is_lost.notify_one();
+        }
+        tracing::warn!(%server, "it answers that this node was declared lost: server 0 is asked");
+        self.wakes.notify_one();
+    }
+
     /// Returns when `server` is declared lost.
     pub(crate) async fn until_lost(&self, server: ServerId) {
         loop {
@@ -261,7 +273,7 @@ impl Node {
 
     async fn beat(self: &Rc<Self>) {
         let took = self.membership.now.borrow().epoch;
-        let beat = PeerRequest::Beat { took };
+        let beat = PeerRequest::from(MemberRequest::Beat { took });
         let answer = self.peers.call(COORDINATOR, &beat, None, None, BEAT_DEADLINE).await;
         self.membership.coordinator_answers.set(answer.is_ok());
         match answer.map(|called| called.served.reply) {
@@ -364,7 +376,8 @@ impl Node {
             let this = Rc::clone(self);
             asked.spawn_local(async move {
                 // An answer over the link proves it too: the handshake of `presence` is tried once, and may be lost.
-                let ping = this.peers.call(server, &PeerRequest::Ping, None, None, CONNECT_WAIT);
+                let ping = PeerRequest::from(ServerRequest::Ping);
+                let ping = this.peers.call(server, &ping, None, None, CONNECT_WAIT);
                 let answered = async {
                     if ping.await.is_err() {
                         std::future::pending::<()>().await;
@@ -393,10 +406,11 @@ impl Node {
         let members = self.membership.now.borrow().clone();
         let mut asked = tokio::task::JoinSet::new();
         for server in self.membership.to_tell() {
-            let (this, news) = (Rc::clone(self), PeerRequest::Members(Box::new(members.clone())));
+            let news = MemberRequest::Members(Box::new(members.clone()));
+            let (this, news) = (Rc::clone(self), PeerRequest::from(news));
             asked.spawn_local(async move {
                 let answer = this.peers.call(server, &news, None, None, BEAT_DEADLINE).await;
-                (server, answer.is_ok())
+                (server, answer.is_ok_and(|called| matches!(called.served.reply, PeerReply::Done)))
             });
         }
         // Also when nobody else lives: what is released goes by the least that a living server has taken.

@@ -32,7 +32,6 @@ use crate::homes::Homes;
 use crate::kept_names::KeptNames;
 use crate::kept_room::KeptRoom;
 use crate::keyed_lock::KeyedLock;
-use crate::limits;
 use crate::locks::Locks;
 use crate::membership::Membership;
 use crate::names_disk::NamesDisk;
@@ -42,6 +41,7 @@ use crate::peers::Peers;
 use crate::ranges::Ranges;
 use crate::recorded::RecordedFiles;
 use crate::reply_cache::ReplyCache;
+use crate::request::once;
 use crate::sessions::Sessions;
 use crate::sole_makers::SoleMakers;
 use crate::turns::Turns;
@@ -147,12 +147,20 @@ pub(crate) struct Node {
 
 impl Node {
     /// Asks a server, this one included (nothing travels then). `EIO` when it does not answer.
-    pub(crate) fn ask(
+    pub(crate) fn ask<R: Into<PeerRequest>>(
+        self: &Rc<Self>,
+        to: ServerId,
+        request: R,
+    ) -> impl Future<Output = Result<PeerReply, Refused>> + use<R> {
+        self.ask_request(to, request.into())
+    }
+
+    fn ask_request(
         self: &Rc<Self>,
         to: ServerId,
         request: PeerRequest,
     ) -> impl Future<Output = Result<PeerReply, Refused>> + use<> {
-        self.remembers_answer(to, request.once());
+        self.remembers_answer(to, once(&request));
         let this = Rc::clone(self);
         async move {
             let served = if to == this.me {
@@ -192,73 +200,6 @@ pub(crate) fn refusal(reply: PeerReply) -> Result<PeerReply, Refused> {
     match reply {
         PeerReply::Refused(refused) => Err(refused),
         other => Ok(other),
-    }
-}
-
-/// How long a request may take: those that wait for third parties get more.
-pub(crate) fn deadline_of(request: &PeerRequest) -> Duration {
-    match request {
-        // These may wait for the tier.
-        PeerRequest::Lookup(place) | PeerRequest::Rename { to: place, .. }
-            if place.parent.is_cached() =>
-        {
-            limits::SYNC_DEADLINE
-        }
-        PeerRequest::Open { ino, .. }
-        | PeerRequest::GetXattr { ino, .. }
-        | PeerRequest::ListXattr { ino }
-        | PeerRequest::SetXattr { ino, .. }
-        | PeerRequest::RemoveXattr { ino, .. }
-        | PeerRequest::SetAttr { ino, .. }
-        | PeerRequest::LinkDec { ino, .. }
-        | PeerRequest::LinkDecLate { ino, .. }
-        | PeerRequest::Relink { ino, .. }
-            if ino.is_cached() =>
-        {
-            limits::SYNC_DEADLINE
-        }
-        PeerRequest::CacheImport { .. }
-        | PeerRequest::CacheForget { .. }
-        | PeerRequest::CacheCheck { .. }
-        | PeerRequest::CacheHold { .. }
-        | PeerRequest::CacheMove { .. }
-        | PeerRequest::CacheStillNamed { .. }
-        | PeerRequest::CacheTombstones { .. }
-        | PeerRequest::CacheReplaced { .. }
-        | PeerRequest::CacheClear { .. }
-        | PeerRequest::CacheClaims { .. }
-        | PeerRequest::CacheTakeBack { .. }
-        | PeerRequest::CacheFetch { .. }
-        | PeerRequest::CacheFlush { .. }
-        | PeerRequest::CacheSync { .. }
-        | PeerRequest::CacheEvict { .. } => limits::SYNC_DEADLINE,
-        PeerRequest::Open { .. }
-        | PeerRequest::SetAttr { .. }
-        | PeerRequest::Rename { .. }
-        | PeerRequest::Remove { .. }
-        | PeerRequest::LinkDec { .. }
-        | PeerRequest::LinkDecLate { .. }
-        | PeerRequest::LinkInc { .. }
-        | PeerRequest::UndoLink { .. }
-        | PeerRequest::Relink { .. }
-        | PeerRequest::RenamePrepare { .. }
-        | PeerRequest::RenameLock { .. }
-        | PeerRequest::DirRemove { .. }
-        | PeerRequest::DirFree { .. }
-        | PeerRequest::Recorded { .. }
-        | PeerRequest::RecordedIndex { .. }
-        | PeerRequest::AppendCommit { .. } => limits::OPEN_DEADLINE,
-        PeerRequest::Fsync { .. }
-        | PeerRequest::PartSync { .. }
-        | PeerRequest::SyncFiles { .. }
-        | PeerRequest::SyncNames { .. }
-        | PeerRequest::TakeNames { .. } => limits::SYNC_DEADLINE,
-        PeerRequest::Recall { .. } => limits::RECALL_DEADLINE,
-        PeerRequest::Write { .. }
-        | PeerRequest::WriteGathered { .. }
-        | PeerRequest::Read { .. }
-        | PeerRequest::Append { .. } => limits::SYNC_DEADLINE,
-        _ => limits::CALL_DEADLINE,
     }
 }
 

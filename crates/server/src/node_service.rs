@@ -22,7 +22,8 @@ use std::rc::Rc;
 
 use hayase_layout::InodeId;
 use hayase_wire::message::{
-    AreaUse, NodeReply, NodeRequest, OnceId, PeerReply, PeerRequest, Refused, SlotRange,
+    AreaUse, FileRequest, InodeRequest, LockRequest, NodeReply, NodeRequest, OnceId, PeerReply,
+    PeerRequest, Refused, ServerRequest, SlotRange,
 };
 
 use crate::clients::Process;
@@ -125,13 +126,12 @@ impl Node {
             }
             R::Lock { ino, lock, ticket } => self.lock(process, ino, lock, ticket).await,
             R::Unlock { ino, owner, range } => {
-                self.at_home(ino, PeerRequest::Unlock { ino, process: process.id, owner, range })
+                self.at_home(ino, LockRequest::Unlock { ino, process: process.id, owner, range })
                     .await
             }
             R::TestLock { ino, lock } => self.test_lock(process, ino, lock).await,
             R::CancelLock { ino, ticket } => {
-                self.at_home(ino, PeerRequest::CancelLock { ino, process: process.id, ticket })
-                    .await
+                self.at_home(ino, LockRequest::Cancel { ino, process: process.id, ticket }).await
             }
             R::Read { ino, offset, into } => {
                 let read = self.read(process, ino, offset, into).await;
@@ -163,29 +163,29 @@ impl Node {
 
     /// Requests that go to the inode's home as they are.
     async fn serve_home(self: &Rc<Self>, request: NodeRequest, once: Option<OnceId>) -> Served {
-        use {NodeRequest as N, PeerRequest as P};
+        use {FileRequest as F, InodeRequest as I, NodeRequest as N};
         match request {
-            N::ReadLink { ino } => self.at_home(ino, P::ReadLink { ino }).await,
+            N::ReadLink { ino } => self.at_home(ino, I::ReadLink { ino }).await,
             N::Allocate { ino, mode, offset, len } => {
-                self.at_home(ino, P::Allocate { ino, mode, offset, len }).await
+                self.at_home(ino, F::Allocate { ino, mode, offset, len }).await
             }
             N::Seek { ino, offset, whence } => {
-                self.at_home(ino, P::Seek { ino, offset, whence }).await
+                self.at_home(ino, F::Seek { ino, offset, whence }).await
             }
             N::Fsync { ino, data_only } => self.fsync_for(ino, data_only).await,
             N::Flush { ino } => Ok(NodeReply::Flushed(self.flush_file(ino).await?)),
             N::Evict { ino } => self.evict_file(ino).await,
-            N::GetXattr { ino, name } => self.at_home(ino, P::GetXattr { ino, name }).await,
+            N::GetXattr { ino, name } => self.at_home(ino, I::GetXattr { ino, name }).await,
             N::SetXattr { ino, name, value, mode } => {
-                self.at_home(ino, P::SetXattr { ino, name, value, mode, once }).await
+                self.at_home(ino, I::SetXattr { ino, name, value, mode, once }).await
             }
-            N::ListXattr { ino } => self.at_home(ino, P::ListXattr { ino }).await,
+            N::ListXattr { ino } => self.at_home(ino, I::ListXattr { ino }).await,
             N::RemoveXattr { ino, name } => {
-                self.at_home(ino, P::RemoveXattr { ino, name, once }).await
+                self.at_home(ino, I::RemoveXattr { ino, name, once }).await
             }
-            N::Explain { ino } => self.at_home(ino, P::Explain { ino }).await,
+            N::Explain { ino } => self.at_home(ino, I::Explain { ino }).await,
             N::StatFs => Ok(NodeReply::StatFs(self.total_usage().await)),
-            N::StatFsOf { tree } => match self.ask(tree.home(), P::StatFs).await? {
+            N::StatFsOf { tree } => match self.ask(tree.home(), ServerRequest::StatFs).await? {
                 PeerReply::StatFs(usage) => Ok(NodeReply::StatFs(usage)),
                 other => Err(unexpected(&other)),
             },
@@ -204,7 +204,7 @@ impl Node {
         }
     }
 
-    async fn at_home(self: &Rc<Self>, ino: InodeId, request: PeerRequest) -> Served {
+    async fn at_home(self: &Rc<Self>, ino: InodeId, request: impl Into<PeerRequest>) -> Served {
         Ok(match self.ask(ino.home(), request).await? {
             PeerReply::Done => NodeReply::Done,
             PeerReply::Target(target) => NodeReply::Target(target),

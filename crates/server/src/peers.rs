@@ -9,7 +9,7 @@ use std::time::Duration;
 use hayase_layout::{NodeId, ServerId};
 use hayase_store::SlotPool;
 use hayase_wire::BoxBuffer;
-use hayase_wire::message::{PeerReply, PeerRequest, PeerState, PeerStatus, Refused};
+use hayase_wire::message::{MemberRequest, PeerReply, PeerRequest, PeerState, PeerStatus, Refused};
 use hayase_wire::transport::Connection;
 use hayase_wire::{COORDINATOR, LinkError, PeerIdentity, PeerLink, RequestId, Response, Service};
 use tokio::sync::Notify;
@@ -17,7 +17,7 @@ use tokio::time::Instant;
 
 use crate::limits::{LOOK, UNREACHABLE};
 use crate::node::{Node, libc_errno};
-use crate::sessions;
+use crate::request::{Asker, Properties, Repeat, Start};
 
 /// A reply and the bytes that came with it.
 pub(crate) struct Served {
@@ -101,16 +101,17 @@ impl Peers {
     ) -> Result<Called, Refused> {
         let body = hayase_wire::encode(request)
             .map_err(|error| Refused::because(libc_errno::EINVAL, error.to_string()))?;
+        let is = Properties::of(request);
         let link = self.link(to);
         let calling = async {
-            match is_repeatable(request) {
-                true => link.call(body, send, into, deadline).await,
-                false => link.call_incarnation(body, send, into, deadline).await,
+            match is.repeat {
+                Repeat::Freely | Repeat::Once => link.call(body, send, into, deadline).await,
+                Repeat::ByNoOther => link.call_incarnation(body, send, into, deadline).await,
             }
         };
-        let answer = match waits_for_a_start(request) {
-            true => calling.await,
-            false => tokio::time::timeout(deadline, calling).await.map_err(|_| {
+        let answer = match is.start {
+            Start::Waits => calling.await,
+            Start::Fails => tokio::time::timeout(deadline, calling).await.map_err(|_| {
                 Refused::because(libc_errno::EIO, format!("no answer of server {to} in time"))
             })?,
         };
@@ -196,7 +197,7 @@ impl PeerService {
             }
         };
         // Which says only that somebody lives: nothing has changed, and an idle server is to stay cheap.
-        if !matches!(request, PeerRequest::Beat { .. }) {
+        if !matches!(request, PeerRequest::Member(MemberRequest::Beat { .. })) {
             node.look_at_counters();
             node.stir_flusher();
         }
@@ -204,26 +205,21 @@ impl PeerService {
         if node.refuses(from) {
             return PeerReply::Dead.into();
         }
-        if sessions::needs_session(&request) && !node.sessions.has(from) {
-            return PeerReply::NoSession { start_id: node.start_id }.into();
-        }
-        let request = match request {
-            PeerRequest::Reclaim { holding, as_of } => {
-                return node.reclaim(from, *holding, as_of).await.into();
+        let is = Properties::of(&request);
+        match is.asker {
+            Asker::Met if !node.sessions.has(from) => {
+                return PeerReply::NoSession { start_id: node.start_id }.into();
             }
-            PeerRequest::Beat { took } => return node.beaten(from, took).await.into(),
-            PeerRequest::Members(_) if from.server != COORDINATOR => {
+            Asker::Coordinator if from.server != COORDINATOR => {
                 let why = "only server 0 declares nodes lost";
                 return PeerReply::Refused(Refused::because(libc_errno::EPROTO, why)).into();
             }
-            PeerRequest::Members(members) => {
-                node.take(*members);
-                return PeerReply::Done.into();
-            }
-            PeerRequest::Returned { addresses } => return node.returned(from, addresses).into(),
-            other => other,
-        };
-        if !executes_once(&request) {
+            Asker::Met | Asker::Coordinator | Asker::Anybody => {}
+        }
+        if let PeerRequest::Member(request) = request {
+            return self.answer_member(from, request).await.into();
+        }
+        if is.repeat == Repeat::Freely {
             return Rc::clone(node).serve_in_place(asking, request, payload).await;
         }
         // The work outlives the connection that asked for it, because this task does: half a rename
@@ -236,54 +232,17 @@ impl PeerService {
         let given_up = || Refused::because(libc_errno::EIO, "its sender gave this request up");
         reply.unwrap_or_else(|| PeerReply::Refused(given_up())).into()
     }
-}
 
-/// Whether a request waits while the server that is asked starts. Heartbeats, pings and recalls do not: others depend on
-/// their deadlines.
-fn waits_for_a_start(request: &PeerRequest) -> bool {
-    use PeerRequest as R;
-    !matches!(request, R::Beat { .. } | R::Members(_) | R::Ping | R::Recall { .. })
-}
-
-/// Whether another incarnation may be asked the same again: an append may be in the file already.
-fn is_repeatable(request: &PeerRequest) -> bool {
-    !matches!(request, PeerRequest::Append { .. } | PeerRequest::AppendCommit { .. })
-}
-
-/// Requests that are not idempotent by themselves.
-fn executes_once(request: &PeerRequest) -> bool {
-    matches!(
-        request,
-        PeerRequest::Insert { .. }
-            | PeerRequest::Remove { .. }
-            | PeerRequest::Rename { .. }
-            | PeerRequest::RenamePrepare { .. }
-            | PeerRequest::RenameFinish { .. }
-            | PeerRequest::RenameLock { .. }
-            | PeerRequest::RenameUnlock { .. }
-            | PeerRequest::DirRemove { .. }
-            | PeerRequest::CreateInode { .. }
-            | PeerRequest::DropInode { .. }
-            | PeerRequest::LinkInc { .. }
-            | PeerRequest::LinkDec { .. }
-            | PeerRequest::LinkDecLate { .. }
-            | PeerRequest::UndoLink { .. }
-            | PeerRequest::Relink { .. }
-            | PeerRequest::SetXattr { .. }
-            | PeerRequest::RemoveXattr { .. }
-            // The same bytes at the same place, but perhaps over what another has written since.
-            | PeerRequest::Write { .. }
-            | PeerRequest::WriteGathered { .. }
-            | PeerRequest::Append { .. }
-            | PeerRequest::AppendReserve { .. }
-            | PeerRequest::AppendCommit { .. }
-            | PeerRequest::SetAttr { .. }
-            | PeerRequest::Open { truncate: true, .. }
-            | PeerRequest::PartTruncate { .. }
-            | PeerRequest::Allocate { .. }
-            | PeerRequest::Lock { .. }
-            | PeerRequest::Unlock { .. }
-            | PeerRequest::CancelLock { .. }
-            | PeerRequest::LockGranted { .. }
-    )
+    async fn answer_member(&self, from: PeerIdentity, request: MemberRequest) -> PeerReply {
+        let node = &self.0;
+        match request {
+            MemberRequest::Reclaim { holding, as_of } => node.reclaim(from, *holding, as_of).await,
+            MemberRequest::Beat { took } => node.beaten(from, took).await,
+            MemberRequest::Members(members) => {
+                node.take(*members);
+                PeerReply::Done
+            }
+            MemberRequest::Returned { addresses } => node.returned(from, addresses),
+        }
+    }
 }

@@ -23,7 +23,9 @@ use std::rc::Rc;
 use hayase_layout::{InodeId, ServerId};
 use hayase_store::namespace::{EntryRecord, FileKind, Intent, IntentKind};
 use hayase_store::ops;
-use hayase_wire::message::{OnceId, PeerReply, PeerRequest, Place, Refused, RenameEnd};
+use hayase_wire::message::{
+    DirectoryRequest, LinkRequest, NameRequest, OnceId, PeerReply, Place, Refused, RenameEnd,
+};
 
 use crate::convert::meta_refused;
 use crate::node::{Local, Node, libc_errno, unexpected};
@@ -172,7 +174,7 @@ impl Node {
         ino: InodeId,
         op: u64,
     ) -> Result<bool, Refused> {
-        let asked = PeerRequest::GiveUpInsert { place: place.clone(), ino, op };
+        let asked = NameRequest::GiveUpInsert { place: place.clone(), ino, op };
         match self.ask_shard(&place, asked).await? {
             (_, PeerReply::Outcome(Some(bound))) => Ok(bound),
             (_, other) => Err(unexpected(&other)),
@@ -259,7 +261,7 @@ impl Node {
     ) -> Result<(), Refused> {
         let ino = entry.ino;
         let _held = self.name_locks.lock(place.clone()).await;
-        match self.ask(ino.home(), PeerRequest::DirParent { dir: ino }).await {
+        match self.ask(ino.home(), DirectoryRequest::Parent { dir: ino }).await {
             Ok(_) => return Ok(()),
             Err(refused) if is_gone(&refused) => {}
             Err(refused) => return Err(refused),
@@ -309,7 +311,7 @@ impl Node {
         self.names_durable().await?;
         self.count_links((op, requester), binds, victim, &from, &to).await?;
         let (place, end) = (from.clone(), RenameEnd::Counted);
-        let finish = PeerRequest::RenameFinish { op, place, moved: moved.ino, end, requester };
+        let finish = NameRequest::RenameFinish { op, place, moved: moved.ino, end, requester };
         let (old_shard, _) = self.ask_shard(&from, finish).await?;
         if old_shard != self.me {
             others.entry(old_shard).or_insert(None);
@@ -354,7 +356,7 @@ impl Node {
             None => return Ok(false),
         };
         let (requester, moved) = (self.node, moved.ino);
-        let finish = PeerRequest::RenameFinish { op, place, moved, end, requester };
+        let finish = NameRequest::RenameFinish { op, place, moved, end, requester };
         self.ask(self.me, finish).await.map(|_| true)
     }
 
@@ -364,7 +366,7 @@ impl Node {
         op: u64,
         to: Place,
     ) -> Result<Option<bool>, Refused> {
-        let asked = PeerRequest::RenameOutcome { op, to: to.clone() };
+        let asked = NameRequest::RenameOutcome { op, to: to.clone() };
         match self.ask_shard(&to, asked).await? {
             (_, PeerReply::Outcome(outcome)) => Ok(outcome),
             (_, other) => Err(unexpected(&other)),
@@ -374,7 +376,7 @@ impl Node {
     /// False when the home does not know yet whether it is the link that is meant.
     async fn take_link(self: &Rc<Self>, ino: InodeId, place: Place) -> Result<bool, Refused> {
         let requester = self.node;
-        let unlink = PeerRequest::LinkDecLate { ino, place, requester };
+        let unlink = LinkRequest::LinkDecLate { ino, place, requester };
         match self.ask(ino.home(), unlink).await {
             Ok(PeerReply::Stale) => Ok(false),
             Ok(_) => Ok(true),

@@ -62,7 +62,7 @@ pub enum ServeError {
         files: usize,
     },
     /// The server's own key can not be read or made.
-    #[error("prove to be server {server}")]
+    #[error("read or make the key by which server {server} proves itself")]
     Key {
         /// Who.
         server: ServerId,
@@ -110,6 +110,25 @@ pub enum ServeError {
 }
 
 impl ServeError {
+    /// What the user can try next, where the cause alone does not say it.
+    pub fn help(&self) -> Option<&'static str> {
+        let Self::Key { source, .. } = self else { return None };
+        match source {
+            SecretError::Exposed { .. } => Some(
+                "others could read the key of this server: run `chmod 600` on it only if nobody did, otherwise end the \
+                 job with `hayase down` and start another one",
+            ),
+            SecretError::Length { .. } => Some(
+                "the key of this server is damaged, and no other one is believed: leave its node lost, and end the job \
+                 with `hayase down`",
+            ),
+            SecretError::Read { .. } | SecretError::Write { .. } => Some(
+                "see that the storage of this node is mounted, has room, and is yours to write",
+            ),
+            SecretError::Random => None,
+        }
+    }
+
     /// Whether names that were answered for may be gone: storage tells an error of write-back once, and what is read then
     /// looks whole. Of a server that was started before, it ends with [`crate::NAMES_LOST`].
     pub fn may_have_lost_names(&self) -> bool {

@@ -1,7 +1,7 @@
 //! Sessions: what a node holds at a home is valid between one incarnation of each.
 //!
 //! Before all else a node tells an incarnation that it meets for the first time what it holds there
-//! ([`PeerRequest::Reclaim`]); until then it is served nothing that depends on it. So a home that was
+//! ([`MemberRequest::Reclaim`]); until then it is served nothing that depends on it. So a home that was
 //! started anew learns its opens and locks, and one whose peer was started anew learns which of them
 //! are over.
 //! Source: `docs/design/001-coherence.md`, "Sessions and restarts".
@@ -12,7 +12,8 @@ use std::rc::Rc;
 
 use hayase_layout::{InodeId, NodeId, ServerId};
 use hayase_wire::message::{
-    Access, HeldLock, HeldOpen, Holding, LeftLink, OpenKind, PeerReply, PeerRequest, Refused,
+    Access, HeldLock, HeldOpen, Holding, InodeRequest, LeftLink, MemberRequest, OpenKind,
+    PeerReply, PeerRequest, Refused,
 };
 use hayase_wire::{BoxBuffer, COORDINATOR, PeerIdentity};
 use tokio::sync::{Mutex, Notify};
@@ -24,8 +25,9 @@ use crate::keyed_lock::KeyedLock;
 use crate::limits::{CALL_DEADLINE, HOME_IN_USE, LOST_PAUSE, RETURNED_PAUSE};
 use crate::locks::LockOwner;
 use crate::membership::lost;
-use crate::node::{Node, deadline_of, libc_errno, unexpected};
+use crate::node::{Node, libc_errno, unexpected};
 use crate::peers::Served;
+use crate::request::{Grants, Properties};
 
 /// No incarnation is called so: who has met this one begins anew with every other.
 const NOBODY: u64 = 0;
@@ -123,55 +125,6 @@ impl Sessions {
     }
 }
 
-/// Whether a request depends on what its sender holds, or on others giving back.
-pub(crate) fn needs_session(request: &PeerRequest) -> bool {
-    use PeerRequest as R;
-    // Reads go on while pages are being given back: that may be what giving back waits for.
-    !matches!(
-        request,
-        R::Ping
-            | R::Reclaim { .. }
-            | R::Returned { .. }
-            | R::Beat { .. }
-            | R::Members(_)
-            | R::ProcessGone { .. }
-            | R::Read { .. }
-            | R::SizeOf { .. }
-            | R::StatFs
-            | R::Status
-    )
-}
-
-/// Whether its sender may keep something of the answer that others may want back, or a lock. (What it
-/// may keep of names ends by itself.)
-fn may_grant(request: &PeerRequest) -> bool {
-    use PeerRequest as R;
-    matches!(
-        request,
-        R::Open { .. }
-            | R::CreateInode { .. }
-            | R::GetAttr { .. }
-            | R::GetAttrMany(_)
-            | R::Overtaken { .. }
-            | R::SetAttr { .. }
-            | R::LinkInc { .. }
-            | R::Gather { .. }
-            | R::Lock { .. }
-            | R::Reclaim { .. }
-    )
-}
-
-/// Whether a request is sent because of an open or a lock that its process holds at `home`. (Pieces of a
-/// file on other servers follow a call of its home: only that knows what was lost.)
-fn carries_bytes(request: &PeerRequest, home: ServerId) -> bool {
-    use PeerRequest as R;
-    match request {
-        R::Write { part, .. } | R::WriteGathered { part, .. } => part.ino.home() == home,
-        R::Append { .. } | R::AppendReserve { .. } => true,
-        _ => false,
-    }
-}
-
 impl Node {
     /// Makes sure that what processes of this node hold at `ino`'s home was told to it since this server
     /// was started: only then is it known what of it is lost.
@@ -179,7 +132,7 @@ impl Node {
         let home = ino.home();
         let is_known = home == self.me || self.sessions.ours.borrow().contains_key(&home);
         if self.incarnation > 1 && !is_known {
-            self.ask(home, PeerRequest::GetAttr { ino }).await?;
+            self.ask(home, InodeRequest::GetAttr { ino }).await?;
         }
         Ok(())
     }
@@ -192,8 +145,9 @@ impl Node {
         mut send: Option<(BoxBuffer, usize)>,
         mut into: Option<BoxBuffer>,
     ) -> Result<Served, Refused> {
-        let mut until = Instant::now() + deadline_of(request);
-        if may_grant(request) {
+        let is = Properties::of(request);
+        let mut until = Instant::now() + is.deadline;
+        if is.grants == Grants::Keeps {
             self.sessions.asks(to);
         }
         let mut told = None;
@@ -211,7 +165,9 @@ impl Node {
                     return Err(Refused::because(libc_errno::EIO, why));
                 }
             };
-            self.sessions.heard(to);
+            if !matches!(called.served.reply, PeerReply::Dead) {
+                self.sessions.heard(to);
+            }
             match called.served.reply {
                 PeerReply::NoSession { start_id } => {
                     if told.replace(start_id) == Some(start_id) {
@@ -219,17 +175,17 @@ impl Node {
                         self.sessions.ours.borrow_mut().insert(to, NOBODY);
                     } else {
                         // It was waited for while it started.
-                        until = Instant::now() + deadline_of(request);
+                        until = Instant::now() + is.deadline;
                     }
                     self.begin_session(to, start_id).await?;
-                    if carries_bytes(request, to) {
+                    if is.held.is_some_and(|ino| ino.home() == to) {
                         // With the former session a lock may have been lost: the caller looks again.
                         return Ok(PeerReply::Stale.into());
                     }
                 }
                 PeerReply::Dead => {
-                    self.membership.is_lost.notify_one();
-                    let why = "this node was declared lost";
+                    self.membership.told_lost_by(to);
+                    let why = format!("server {to} answers that this node was declared lost");
                     return Err(Refused::because(libc_errno::EIO, why));
                 }
                 _ => return Ok(called.served),
@@ -264,7 +220,7 @@ impl Node {
         tracing::info!(%to, opens = opens.len(), locks = locks.len(), "a session begins");
         let mut lost = Vec::new();
         for holding in Holding::in_batches(&opens, &locks) {
-            let request = PeerRequest::Reclaim { holding: Box::new(holding), as_of };
+            let request = MemberRequest::Reclaim { holding: Box::new(holding), as_of }.into();
             match self.peers.call(to, &request, None, None, CALL_DEADLINE).await?.served.reply {
                 PeerReply::Reclaimed { lost: more } => lost.extend(more),
                 PeerReply::Refused(refused) => return Err(refused),
@@ -444,7 +400,7 @@ impl Node {
         server: ServerId,
         addresses: &[hayase_wire::transport::Address],
     ) -> Result<Vec<LeftLink>, Refused> {
-        let told = PeerRequest::Returned { addresses: addresses.to_vec() };
+        let told = MemberRequest::Returned { addresses: addresses.to_vec() };
         match self.ask(server, told).await? {
             PeerReply::LinksLeft(links) => Ok(links),
             other => Err(unexpected(&other)),

@@ -7,7 +7,7 @@ use std::collections::HashSet;
 use std::rc::Rc;
 
 use hayase_layout::ServerId;
-use hayase_wire::message::PeerRequest;
+use hayase_wire::message::{PeerRequest, ServerRequest};
 
 use crate::limits::{BEAT_DEADLINE, HOME_SILENCE, LOOK};
 use crate::node::Node;
@@ -37,8 +37,8 @@ impl Node {
     fn ping(self: &Rc<Self>, home: ServerId) {
         let this = Rc::clone(self);
         tokio::task::spawn_local(async move {
-            let ping = this.peers.call(home, &PeerRequest::Ping, None, None, BEAT_DEADLINE);
-            if ping.await.is_ok() {
+            let ping = PeerRequest::from(ServerRequest::Ping);
+            if this.peers.call(home, &ping, None, None, BEAT_DEADLINE).await.is_ok() {
                 this.sessions.heard(home);
             }
         });

@@ -16,7 +16,7 @@ use std::collections::{HashMap, HashSet};
 use std::rc::Rc;
 
 use hayase_layout::{InodeId, NodeId};
-use hayase_wire::message::{Grants, PeerRequest, Refused};
+use hayase_wire::message::{DirectoryRequest, Grants, Refused};
 
 use crate::clients::Process;
 use crate::limits::{FREE_FOR_ALL_MAX, SOLE_MAKERS_MAX};
@@ -93,7 +93,7 @@ impl Node {
     ) -> Result<(), Refused> {
         let is_free = from.0 == dir.home().0 || self.sole_makers.free.borrow().contains(&dir);
         if !is_free {
-            self.ask(dir.home(), PeerRequest::DirFree { dir }).await?;
+            self.ask(dir.home(), DirectoryRequest::Free { dir }).await?;
             self.sole_makers.set_free(dir);
         }
         Ok(())

@@ -17,7 +17,7 @@ use std::rc::Rc;
 use hayase_layout::{InodeId, ServerId};
 use hayase_store::namespace::{FileKind, Intent, IntentKind};
 use hayase_store::ops;
-use hayase_wire::message::{MovedName, PeerReply, PeerRequest, Place, Refused};
+use hayase_wire::message::{MovedName, NameRequest, PeerReply, Place, Refused};
 
 use crate::convert::meta_refused;
 use crate::limits::{
@@ -161,7 +161,7 @@ impl Node {
                     let later = rest.split_off(names_at_once(&rest));
                     let names = std::mem::replace(&mut rest, later);
                     let given_up = std::mem::take(&mut given_up);
-                    let take = PeerRequest::TakeNames { dir, attempt, first, names, given_up };
+                    let take = NameRequest::TakeNames { dir, attempt, first, names, given_up };
                     match this.ask(shard, take).await? {
                         PeerReply::Done => first = false,
                         other => return Err(unexpected(&other)),
@@ -183,8 +183,8 @@ impl Node {
             let this = Rc::clone(self);
             tokio::task::spawn_local(async move {
                 let (names, given_up) = (Vec::new(), Vec::new());
-                let none = PeerRequest::TakeNames { dir, attempt, first: true, names, given_up };
-                for request in [none, PeerRequest::DirThaw { dir }] {
+                let none = NameRequest::TakeNames { dir, attempt, first: true, names, given_up };
+                for request in [none, NameRequest::DirThaw { dir }] {
                     if let Err(error) = this.ask(server, request).await {
                         tracing::debug!(%dir, %server, %error, "names of a removed directory stay");
                     }

@@ -23,7 +23,7 @@ use crate::serve_error::ServeError;
 use crate::settings::Settings;
 
 /// Between two looks at a disk that is full.
-const ROOM_PAUSE: Duration = Duration::from_millis(500);
+pub(crate) const ROOM_PAUSE: Duration = Duration::from_millis(500);
 
 /// What a server keeps, open.
 pub(crate) struct Stores {

@@ -12,7 +12,7 @@ use std::sync::Arc;
 
 use hayase_layout::{InodeId, ServerId};
 use hayase_store::{Namespace, PartId, ops};
-use hayase_wire::message::{PeerReply, PeerRequest, Refused};
+use hayase_wire::message::{InodeRequest, PeerReply, Refused};
 
 use crate::convert::{meta_refused, part_refused};
 use crate::limits::STRAYS_PAGE;
@@ -80,7 +80,7 @@ impl Node {
     ) -> Result<usize, Refused> {
         let mut asked: Vec<_> = parts.iter().map(|part| part.ino).collect();
         asked.dedup();
-        let gone = match self.ask(home, PeerRequest::WhichAreGone(asked)).await? {
+        let gone = match self.ask(home, InodeRequest::WhichAreGone(asked)).await? {
             PeerReply::Gone(gone) => gone,
             other => return Err(unexpected(&other)),
         };

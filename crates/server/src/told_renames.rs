@@ -15,7 +15,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::rc::Rc;
 
 use hayase_layout::{InodeId, ServerId};
-use hayase_wire::message::{Binding, FileKind, PeerReply, PeerRequest};
+use hayase_wire::message::{Binding, FileKind, NameRequest, PeerReply};
 
 use crate::limits::RENAMES_DELAY;
 use crate::node::Node;
@@ -147,7 +147,7 @@ impl Node {
     async fn durable_names_of(self: &Rc<Self>, servers: BTreeSet<ServerId>) -> Starts {
         let mut asked = Vec::new();
         for server in servers {
-            let request = PeerRequest::SyncNames { bound: Vec::new() };
+            let request = NameRequest::SyncNames { bound: Vec::new() };
             asked.push((server, tokio::task::spawn_local(self.ask(server, request))));
         }
         let mut durable = Starts::new();

@@ -4,7 +4,7 @@ use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
 use hayase_layout::ServerId;
-use hayase_wire::message::{AreaUse, PeerReply, PeerRequest};
+use hayase_wire::message::{AreaUse, PeerReply, ServerRequest};
 use tokio::time::Instant;
 
 use hayase_store::Area;
@@ -87,7 +87,7 @@ impl Node {
             .servers()
             .iter()
             .map(|&server| {
-                (server, tokio::task::spawn_local(self.ask(server, PeerRequest::StatFs)))
+                (server, tokio::task::spawn_local(self.ask(server, ServerRequest::StatFs)))
             })
             .collect();
         let mut known = Vec::new();

@@ -19,6 +19,7 @@ use hayase_layout::{InodeId, NodeId, ServerId};
 
 use crate::meta::{Batch, MetaStore};
 
+mod answer_slot;
 mod cache;
 mod codec;
 pub mod entry;
@@ -28,6 +29,7 @@ pub mod keys;
 pub mod ops;
 mod txn;
 
+pub use self::answer_slot::AnswerSlot;
 pub use self::entry::EntryRecord;
 pub use self::error::NamespaceError;
 pub use self::inode::{FileKind, Inode, Time};

@@ -25,6 +25,7 @@ mod marks;
 #[expect(unsafe_code, reason = "calls what was compiled for what the processor has")]
 mod md5_lanes;
 mod memory;
+mod object;
 mod owner;
 mod part_sums;
 mod posix;
@@ -46,14 +47,15 @@ pub use limited::Limited;
 pub use listing::{Depth, Entry, EntryKind, LIST_ENTRIES_MAX, ListRequest, Page};
 pub use marks::Marks;
 pub use memory::Memory;
+pub use object::{Attributes, ObjectMeta};
 pub use owner::{Owner, OwnerError};
 pub use part_sums::{PartHash, PartSum, PartSums};
 pub use posix::Posix;
 pub use s3::S3;
 pub use throttled::Throttled;
 pub use tier::{
-    Attributes, Capabilities, Location, ObjectMeta, PartPieces, PartsUpload, PieceSink,
-    Precondition, Reader, Tier, Traffic, Upload, UploadOf, Whole,
+    Capabilities, Location, PartPieces, PartsUpload, PieceSink, Precondition, Reader, Tier,
+    Traffic, Upload, UploadOf, Whole,
 };
 pub use tree::{DirectoryMeta, Tree};
 pub use xattrs::{USER_XATTR_PREFIX, XattrChanges, Xattrs, change_xattrs};

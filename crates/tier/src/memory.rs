@@ -53,6 +53,11 @@ impl Object {
     }
 }
 
+/// The name of a directory in [`State`].
+fn directory_name(key: &Key) -> Vec<u8> {
+    [key.as_bytes(), b"/"].concat()
+}
+
 impl Default for Memory {
     fn default() -> Self {
         Self::new()

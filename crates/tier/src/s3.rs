@@ -7,19 +7,22 @@
 //! and links are objects that stand for them ([`crate::Marks`]).
 //!
 //! Rooms: [`settings`] and [`credentials`] (what a person says), [`client`] (one request, signed and
-//! repeated), `http` (the wire), `sign`, `fault` (what went wrong and what to do), `list`, `reader`,
-//! `upload`, `parts`, `answers` (decoders by themselves), `kept` and `multipart`, `removal`, `marks`, `checksum`, `probe` (what this server can do),
+//! repeated), `http` (the wire), `sign`, `fault` (what went wrong and what helps), `advice` (what a person reads of it), `list`, `reader`,
+//! `upload`, `parts`, `answers` (decoders by themselves), `commit`, `kept` and `multipart`, `sweep`, `etag`, `removal`, `marks`, `checksum`, `probe` (what this server can do),
 //! `limits`.
 //! Not here: many small objects in one (packs), how many requests at once (`hayase-stage`).
 //! Source: Amazon S3 API reference; measured choices in `docs/design`.
 
+mod advice;
 #[doc(hidden)]
 pub mod answers;
 mod aws;
 mod checksum;
 mod client;
+mod commit;
 mod credentials;
 mod date;
+mod etag;
 mod fault;
 mod http;
 mod kept;
@@ -35,6 +38,7 @@ mod reader;
 mod removal;
 mod settings;
 mod sign;
+mod sweep;
 mod upload;
 mod xml;
 
@@ -44,11 +48,11 @@ use std::time::SystemTime;
 use hayase_layout::ByteCount;
 
 use self::client::Client;
+use self::commit::{Conditional, Obeyed};
 pub use self::credentials::{
     ContainerToken, CredentialSource, Credentials, Environment, WebIdentity,
 };
 pub use self::http::Proxies;
-use self::probe::{Conditional, Obeyed};
 pub use self::settings::{
     Addressing, ConditionalWrites, Encryption, PayloadSignature, S3Settings, SettingsError,
     UploadChecksum,
@@ -240,6 +244,6 @@ impl Tier for S3 {
     }
 
     fn sweep(&self, prefix: &[u8], before: SystemTime) -> Result<usize, TierError> {
-        upload::sweep(&self.client, prefix, before)
+        sweep::sweep(&self.client, prefix, before)
     }
 }

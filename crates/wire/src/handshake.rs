@@ -4,6 +4,7 @@
 //! `Hello` frames. The second and the third prove the key of the acceptor and of the connector, which must be those
 //! that the job knows of the servers that they say they are ([`crate::keys`]): the secret alone makes no peer another
 //! server. A peer that does not know the secret gets no byte in answer, and costs no key exchange.
+//! The first frame of the session is the acceptor's, and says whether it takes the connection.
 //! Source: Noise protocol framework, revision 34, sections 7.5 and 9.
 
 use std::sync::Arc;
@@ -134,6 +135,22 @@ pub enum HandshakeError {
         /// Answering.
         found: ServerId,
     },
+    /// It proved which server it is, and takes no connection of ours.
+    #[error("server {server} refused the connection: {why}")]
+    Refused {
+        /// Who.
+        server: ServerId,
+        /// In its words.
+        why: String,
+    },
+    /// Of ours: a server of the job was told so.
+    #[error("the connection of server {server} was not taken: {why}")]
+    NotTaken {
+        /// Whose.
+        server: ServerId,
+        /// Why.
+        why: String,
+    },
     /// It runs, and answers nothing yet.
     #[error("server {server} is starting")]
     Starting {
@@ -162,21 +179,37 @@ impl HandshakeError {
                 Some("all servers must read the secret of the same job directory")
             }
             Self::Version { .. } => Some("run the same version of hayase on all nodes"),
-            Self::WrongServer { .. } => {
-                Some("the list of members is of another job: look for servers left over")
-            }
+            Self::WrongServer { .. } => Some(
+                "something at the address of this server forwards connections to another one: see what listens there \
+                 (`ss -ltnp`), and the entry of this server in `members.d` of the job directory",
+            ),
             Self::WrongKey { .. } => Some(
                 "a process that knows the secret of the job is in the place of this server: look for servers left \
-                 over on that host; a server that has lost its storage cannot return to the job",
+                 over on that host (`ss -ltnp`); a server that has lost its storage cannot return to the job, end it \
+                 with `hayase down`",
             ),
-            _ => None,
+            Self::UnknownServer { .. } => Some(
+                "look for servers of another start of this job (`hayase status`), and end them with `hayase down`",
+            ),
+            Self::Refused { .. } => {
+                Some("see the log of that server, `node-<i>/serve.log` in the job directory")
+            }
+            Self::Slow | Self::Displaced | Self::Starting { .. } => {
+                Some("see `hayase status` and the log of that server")
+            }
+            Self::Replayed
+            | Self::NotTaken { .. }
+            | Self::Transport(_)
+            | Self::Frame(_)
+            | Self::Introduction(_)
+            | Self::Noise(_) => None,
         }
     }
 
-    /// Trying again can not help: the peer proved that it is a server of the job, and does not fit. A
-    /// wrong secret or key proves nothing: anyone on the path can send a bad answer.
+    /// Trying again can not help: the called server proved itself, and does not fit. A wrong secret, key or server
+    /// proves nothing: anyone on the path can send a bad answer, or forward the connection to another server.
     pub fn is_final(&self) -> bool {
-        matches!(self, Self::Version { .. } | Self::WrongServer { .. })
+        matches!(self, Self::Version { .. })
     }
 
     /// Whether the peer said that it is starting.
@@ -236,7 +269,8 @@ pub async fn connect(
         let protection = protection(credentials, &theirs);
         let (ours, peers) = noise.dangerously_get_raw_split();
         notice_loss(&*sender, credentials.me.server, to, link);
-        let session = session(sender, receiver, (&ours, &peers), protection, theirs.who, link);
+        let mut session = session(sender, receiver, (&ours, &peers), protection, theirs.who, link);
+        expect_taken(to, &mut session.receiver).await?;
         upgraded(session, upgrade, theirs.offer)
     };
     tokio::time::timeout(HANDSHAKE_WAIT, steps).await.map_err(|_| HandshakeError::Slow)?
@@ -256,7 +290,7 @@ pub async fn accept(
     connection: Connection,
     credentials: &Credentials,
 ) -> Result<Session, HandshakeError> {
-    answer(hear(connection, credentials).await?, credentials).await
+    answer(hear(connection, credentials).await?, credentials, || None).await
 }
 
 /// The first step of the accepting side: hears what the connector says, and tells it nothing. Costs
@@ -276,9 +310,14 @@ pub async fn hear(
     Ok(Heard { connection, noise, theirs, until })
 }
 
-/// The other steps: answers, and has the connector prove which server it is. Costs two key exchanges, and a third one
-/// with a peer that has proved that it made the first message.
-pub async fn answer(heard: Heard, credentials: &Credentials) -> Result<Session, HandshakeError> {
+/// The other steps: answers, has the connector prove which server it is, and says whether the connection is taken, which
+/// it is unless `refuses` says why not. Costs two key exchanges, and a third one with a peer that has proved that it made
+/// the first message.
+pub async fn answer(
+    heard: Heard,
+    credentials: &Credentials,
+    refuses: impl FnOnce() -> Option<String>,
+) -> Result<Session, HandshakeError> {
     let Heard { connection, mut noise, theirs, until } = heard;
     let Connection { mut sender, mut receiver, upgrade, .. } = connection;
     let steps = async {
@@ -298,14 +337,61 @@ pub async fn answer(heard: Heard, credentials: &Credentials) -> Result<Session, 
         send_hello(&mut *sender, &mut noise, &mine).await?;
         let body = receive_hello(&mut *receiver).await?;
         open_proof(&body, &mut noise)?;
-        expect_key(theirs.who.server, &noise, &credentials.known)?;
+        let is_known = expect_key(theirs.who.server, &noise, &credentials.known);
         let protection = protection(credentials, &theirs);
         let (peers, ours) = noise.dangerously_get_raw_split();
         notice_loss(&*sender, credentials.me.server, theirs.who.server, link);
-        let session = session(sender, receiver, (&ours, &peers), protection, theirs.who, link);
+        let mut session = session(sender, receiver, (&ours, &peers), protection, theirs.who, link);
+        if let Err(error) = is_known {
+            refuse(&mut session, &refusal(&error)).await?;
+            return Err(error);
+        }
+        if let Some(why) = refuses() {
+            refuse(&mut session, &why).await?;
+            return Err(HandshakeError::NotTaken { server: theirs.who.server, why });
+        }
+        session.sender.send(FrameKind::Pong, 0, &[], &[]).await.map_err(from_session)?;
         upgraded(session, upgrade, theirs.offer)
     };
     within(until, steps).await
+}
+
+/// Says why the connection of `session` is not taken. The other side closes it: closed by us, it might be gone before
+/// that is read.
+async fn refuse(session: &mut Session, why: &str) -> Result<(), HandshakeError> {
+    let sent = session.sender.send(FrameKind::Close, 0, why.as_bytes(), &[]).await;
+    sent.map_err(from_session)?;
+    let _ = session.receiver.next().await;
+    Ok(())
+}
+
+/// For a peer whose key is not that of the server that it says it is.
+fn refusal(error: &HandshakeError) -> String {
+    match error {
+        HandshakeError::WrongKey { server, .. } => {
+            format!("it knows server {server} by another key")
+        }
+        HandshakeError::UnknownServer { server } => format!("its job has no server {server}"),
+        other => other.to_string(),
+    }
+}
+
+/// That the acceptor takes the connection, which it says first.
+async fn expect_taken(
+    server: ServerId,
+    receiver: &mut SessionReceiver,
+) -> Result<(), HandshakeError> {
+    let frame = receiver.next().await.map_err(from_session)?.ok_or(HandshakeError::Closed)?;
+    match frame.kind {
+        FrameKind::Pong => Ok(()),
+        FrameKind::Close => {
+            let why = String::from_utf8_lossy(&frame.body).into_owned();
+            Err(HandshakeError::Refused { server, why })
+        }
+        _ => Err(HandshakeError::Frame(SessionError::Protocol {
+            what: "a frame before it is known whether the connection is taken",
+        })),
+    }
 }
 
 /// Instead of [`answer`]: who we are, and that we are starting. The other side closes the connection.

@@ -25,6 +25,10 @@ use crate::message::PROTOCOL_VERSION;
 use crate::secret::Secret;
 use crate::transport::Address;
 
+mod error;
+
+pub use error::MembersError;
+
 /// The server that seals the list, and that alone declares who is lost.
 pub const COORDINATOR: ServerId = ServerId(0);
 
@@ -56,127 +60,6 @@ pub struct Members {
     pub epoch: u64,
     /// Server `i` at place `i`.
     pub servers: Vec<Member>,
-}
-
-/// Why the members could not be published, sealed or read.
-#[derive(Debug, thiserror::Error)]
-pub enum MembersError {
-    /// Not all came in time.
-    #[error(
-        "wait for the servers of the job: {} not there after {:?}", names(.missing), .waited
-    )]
-    Missing {
-        /// Who is not there.
-        missing: Vec<ServerId>,
-        /// The time they had.
-        waited: Duration,
-    },
-    /// Server 0 did not seal the list in time.
-    #[error("wait for {}: server 0 did not seal the list within {:?}", .path.display(), .waited)]
-    Unsealed {
-        /// The list.
-        path: PathBuf,
-        /// The time it had.
-        waited: Duration,
-    },
-    /// Two builds in one job.
-    #[error("server {server} speaks protocol version {theirs}, this server {PROTOCOL_VERSION}")]
-    Version {
-        /// Who.
-        server: ServerId,
-        /// Its version.
-        theirs: u16,
-    },
-    /// Not written with this job's secret, or changed since.
-    #[error("{} was not written with the secret of this job", .path.display())]
-    Forged {
-        /// Which file.
-        path: PathBuf,
-    },
-    /// A server has another key than the job knows: it is not the one that began the job.
-    #[error(
-        "{} has another key for server {server} on host {host} than the storage of that server", .path.display()
-    )]
-    NotItsKey {
-        /// Who.
-        server: ServerId,
-        /// Its host.
-        host: String,
-        /// Where the job's key is.
-        path: PathBuf,
-    },
-    /// The key of a server is not the one that it had at first.
-    #[error(
-        "{} has another key for server {server} on host {host} than the first list of this job", .path.display()
-    )]
-    KeyChanged {
-        /// Whose.
-        server: ServerId,
-        /// Its host.
-        host: String,
-        /// Where the other key is.
-        path: PathBuf,
-    },
-    /// Not what belongs there.
-    #[error("{}: {what}", .path.display())]
-    Malformed {
-        /// Which file.
-        path: PathBuf,
-        /// How.
-        what: String,
-    },
-    /// The file could not be read.
-    #[error("read {}", .path.display())]
-    Read {
-        /// Which file.
-        path: PathBuf,
-        /// Why.
-        source: io::Error,
-    },
-    /// The file could not be written.
-    #[error("write {}", .path.display())]
-    Write {
-        /// Which file.
-        path: PathBuf,
-        /// Why.
-        source: io::Error,
-    },
-}
-
-fn names(servers: &[ServerId]) -> String {
-    const SHOWN_MAX: usize = 16;
-    let shown: Vec<_> = servers.iter().take(SHOWN_MAX).map(ToString::to_string).collect();
-    let more = match servers.len().saturating_sub(SHOWN_MAX) {
-        0 => String::new(),
-        more => format!(" and {more} more"),
-    };
-    let word = if servers.len() == 1 { "server" } else { "servers" };
-    format!("{word} {}{more}", shown.join(", "))
-}
-
-impl MembersError {
-    /// What the user can try next.
-    pub fn help(&self) -> Option<&'static str> {
-        match self {
-            Self::Missing { .. } => {
-                Some("see their logs, `node-<i>/serve.log` in the job directory")
-            }
-            Self::Unsealed { .. } => Some("see the log of server 0, `node-0/serve.log`"),
-            Self::Version { .. } => Some("run the same version of hayase on all nodes"),
-            Self::Forged { .. } | Self::Malformed { .. } => {
-                Some("start the job with a fresh job directory")
-            }
-            Self::NotItsKey { .. } => Some(
-                "the storage of this server was lost or replaced: mount the storage with which it began the job, or \
-                 leave this node lost and end the job with `hayase down`",
-            ),
-            Self::KeyChanged { .. } => Some(
-                "a process that knows the secret of the job has changed this file: end the job with `hayase down` and \
-                 start another one",
-            ),
-            Self::Read { .. } | Self::Write { .. } => None,
-        }
-    }
 }
 
 impl Members {
@@ -263,7 +146,7 @@ pub fn read(job_dir: &Path, secret: &Secret) -> Result<Option<Members>, MembersE
         return Err(MembersError::Malformed { path, what });
     }
     for member in &members.servers {
-        check_version(member)?;
+        check_version(member, &path)?;
     }
     Ok(Some(members))
 }
@@ -278,19 +161,31 @@ pub fn published(
 }
 
 /// The servers of the sealed list, where they are to be found now: those that were started again have published again
-/// since, as far as this directory shows it.
-pub fn current(job_dir: &Path, sealed: Members, secret: &Secret) -> Result<Members, MembersError> {
-    let now = |before: Member| match read_member(job_dir, before.server, secret)? {
-        Some(now) if now.key != before.key => Err(MembersError::KeyChanged {
-            server: now.server,
-            host: before.host,
-            path: published_path(job_dir, now.server),
-        }),
-        Some(now) => Ok(now),
-        None => Ok(before),
+/// since, as far as this directory shows it. An entry that is damaged, or has another key, counts for nothing: every
+/// process of the job can write there, and a server proves itself by the key of the sealed list in any case.
+pub fn current(job_dir: &Path, sealed: Members, secret: &Secret) -> Members {
+    let now = |before: Member| match published_since(job_dir, &before, secret) {
+        Ok(now) => now.unwrap_or(before),
+        Err(error) => {
+            let server = before.server;
+            tracing::warn!(%server, %error, "its address is taken from the sealed list");
+            before
+        }
     };
-    let servers = sealed.servers.into_iter().map(now).collect::<Result<_, _>>()?;
-    Ok(Members { servers, ..sealed })
+    Members { servers: sealed.servers.into_iter().map(now).collect(), ..sealed }
+}
+
+fn published_since(
+    job_dir: &Path,
+    before: &Member,
+    secret: &Secret,
+) -> Result<Option<Member>, MembersError> {
+    let now = read_member(job_dir, before.server, secret)?;
+    if now.as_ref().is_none_or(|now| now.key == before.key) {
+        return Ok(now);
+    }
+    let (server, host) = (before.server, before.host.clone());
+    Err(MembersError::KeyChanged { server, host, path: published_path(job_dir, server) })
 }
 
 /// What was kept of the first list in a file of a server's own ([`keep_known`]).
@@ -359,15 +254,32 @@ fn read_member(
         let what = format!("it is by server {}", member.server);
         return Err(MembersError::Malformed { path, what });
     }
-    check_version(&member)?;
+    check_version(&member, &path)?;
     Ok(Some(member))
 }
 
-fn check_version(member: &Member) -> Result<(), MembersError> {
+fn check_version(member: &Member, path: &Path) -> Result<(), MembersError> {
     if member.version == PROTOCOL_VERSION {
         return Ok(());
     }
-    Err(MembersError::Version { server: member.server, theirs: member.version })
+    Err(MembersError::Version { path: path.to_owned(), theirs: member.version })
+}
+
+/// The version of the messages of who wrote the file, where the text says one: a member, or a list of them. Nothing but
+/// the wording of an error depends on it.
+fn version_in(text: &[u8]) -> Option<u16> {
+    #[derive(Deserialize)]
+    struct AnyMember {
+        version: Option<u16>,
+        #[serde(default)]
+        servers: Vec<AnyMember>,
+    }
+    #[derive(Deserialize)]
+    struct AnySigned {
+        content: AnyMember,
+    }
+    let AnySigned { content } = serde_json::from_slice(text).ok()?;
+    content.version.or_else(|| content.servers.first()?.version)
 }
 
 /// A file: its content, and the code over the content's compact JSON.
@@ -426,9 +338,11 @@ fn read_signed<T: Serialize + DeserializeOwned>(
     };
     let mut text = Vec::new();
     file.take(MEMBERS_BYTES_MAX).read_to_end(&mut text).map_err(failed)?;
-    let malformed = |error: serde_json::Error| MembersError::Malformed {
-        path: path.to_owned(),
-        what: error.to_string(),
+    let malformed = |error: serde_json::Error| match version_in(&text) {
+        Some(theirs) if theirs != PROTOCOL_VERSION => {
+            MembersError::Version { path: path.to_owned(), theirs }
+        }
+        _ => MembersError::Malformed { path: path.to_owned(), what: error.to_string() },
     };
     let signed: Signed<T> = serde_json::from_slice(&text).map_err(malformed)?;
     let expected = code(path, &signed.content, secret).map_err(malformed)?;
@@ -496,9 +410,9 @@ mod tests {
         assert!(error.help().is_some());
         let error = wait_sealed(dir.path(), &SECRET, WAIT).await.unwrap_err();
         assert!(matches!(error, MembersError::Unsealed { .. }));
-        assert_eq!(names(&[ServerId(7)]), "server 7");
+        assert_eq!(error::names(&[ServerId(7)]), "server 7");
         let many: Vec<_> = (0..20).map(ServerId).collect();
-        assert!(names(&many).ends_with("14, 15 and 4 more"));
+        assert!(error::names(&many).ends_with("14, 15 and 4 more"));
     }
 
     #[tokio::test]
@@ -564,16 +478,31 @@ mod tests {
         let sealed = seal(job, 2, &SECRET, WAIT).await.unwrap();
         let elsewhere = Member { addresses: Vec::new(), start_id: 90, ..member(1) };
         publish(job, &elsewhere, &SECRET).unwrap();
-        let now = current(job, sealed.clone(), &SECRET).unwrap();
+        let now = current(job, sealed.clone(), &SECRET);
         assert_eq!(now.servers, [member(0), elsewhere.clone()]);
         assert_eq!(now.known(), sealed.known());
         // Where each node has a directory of its own, the others are not in it.
         fs::remove_file(published_path(job, ServerId(0))).unwrap();
-        assert_eq!(current(job, sealed.clone(), &SECRET).unwrap().servers, now.servers);
+        assert_eq!(current(job, sealed.clone(), &SECRET).servers, now.servers);
+    }
 
-        publish(job, &Member { key: key(9), ..elsewhere }, &SECRET).unwrap();
-        let error = current(job, sealed, &SECRET).unwrap_err();
+    #[tokio::test]
+    async fn an_entry_that_is_damaged_or_foreign_counts_for_nothing() {
+        let dir = tempfile::tempdir().unwrap();
+        let job = dir.path();
+        (0..3).for_each(|server| publish(job, &member(server), &SECRET).unwrap());
+        let sealed = seal(job, 3, &SECRET, WAIT).await.unwrap();
+        let elsewhere = Member { addresses: Vec::new(), ..member(2) };
+        publish(job, &elsewhere, &SECRET).unwrap();
         let path = published_path(job, ServerId(1));
+        let check = |what: &str| {
+            let now = current(job, sealed.clone(), &SECRET).servers;
+            assert_eq!(now, [member(0), member(1), elsewhere.clone()], "{what}");
+        };
+        let changed = Member { addresses: Vec::new(), ..member(1) };
+        publish(job, &Member { key: key(9), ..changed.clone() }, &SECRET).unwrap();
+        check("another key");
+        let error = published_since(job, &member(1), &SECRET).unwrap_err();
         assert_eq!(
             error.to_string(),
             format!(
@@ -581,7 +510,17 @@ mod tests {
                 path.display()
             )
         );
-        assert!(error.help().is_some());
+        publish(job, &changed, &Secret::from_bytes([7; 32])).unwrap();
+        check("another secret");
+        publish(job, &Member { version: 99, ..changed.clone() }, &SECRET).unwrap();
+        check("another version");
+        fs::copy(published_path(job, ServerId(2)), &path).unwrap();
+        check("another server");
+        fs::write(&path, b"{").unwrap();
+        check("no entry");
+        fs::remove_file(&path).unwrap();
+        fs::create_dir(&path).unwrap();
+        check("no file");
     }
 
     #[test]
@@ -600,9 +539,31 @@ mod tests {
     #[tokio::test]
     async fn another_version_is_named() {
         let dir = tempfile::tempdir().unwrap();
-        publish(dir.path(), &Member { version: 99, ..member(0) }, &SECRET).unwrap();
-        let error = seal(dir.path(), 1, &SECRET, WAIT).await.unwrap_err();
-        assert!(matches!(error, MembersError::Version { server: ServerId(0), theirs: 99 }));
+        let job = dir.path();
+        publish(job, &Member { version: 99, ..member(0) }, &SECRET).unwrap();
+        let path = published_path(job, ServerId(0));
+        let check = |error: MembersError, path: &Path| {
+            let text = format!(
+                "{} was written by a build with protocol version 99, and this one has {PROTOCOL_VERSION}",
+                path.display()
+            );
+            assert_eq!(error.to_string(), text);
+            assert!(error.help().unwrap().contains("`hayase down`"));
+        };
+        check(seal(job, 1, &SECRET, WAIT).await.unwrap_err(), &path);
+        // Which has other fields.
+        let member = r#"{"server": 0, "port": 40, "version": 99}"#;
+        fs::write(&path, format!(r#"{{"content": {member}, "code": "0"}}"#)).unwrap();
+        check(seal(job, 1, &SECRET, WAIT).await.unwrap_err(), &path);
+        let list = format!(r#"{{"content": {{"servers": [{member}]}}, "code": "0", "of": 1}}"#);
+        fs::write(sealed_path(job), list).unwrap();
+        check(read(job, &SECRET).unwrap_err(), &sealed_path(job));
+        // No version, or ours: it is damaged.
+        for member in ["{}".to_owned(), member.replace("99", &PROTOCOL_VERSION.to_string())] {
+            fs::write(&path, format!(r#"{{"content": {member}, "code": "0"}}"#)).unwrap();
+            let error = seal(job, 1, &SECRET, WAIT).await.unwrap_err();
+            assert!(matches!(error, MembersError::Malformed { .. }), "{error}");
+        }
     }
 
     #[test]

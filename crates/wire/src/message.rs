@@ -11,6 +11,7 @@ mod attr;
 mod cache;
 mod lock;
 mod node;
+mod open;
 mod peer;
 mod reclaim;
 mod status;
@@ -24,13 +25,15 @@ pub use cache::{
 };
 pub use lock::{Lock, LockAnswer, LockHeld, LockKind, LockRange};
 pub use node::{
-    Access, Callback, CallbackReply, ClientRole, Close, Created, Explained, Gathered, HandedBack,
-    HandedOver, NewNode, NodeReply, NodeRequest, Numbered, OpenKind, Opened, Opening, ParentPolicy,
-    RecordedStep, Room, SlotRange, StillOpen,
+    Callback, CallbackReply, ClientRole, Close, Created, Explained, Gathered, HandedBack,
+    HandedOver, NewNode, NodeReply, NodeRequest, Numbered, Opened, ParentPolicy, RecordedStep,
+    Room, SlotRange, StillOpen,
 };
+pub use open::{Access, OpenKind, Opening};
 pub use peer::{
-    Binding, LeftLink, MachineLife, MovedName, PartRef, PeerReply, PeerRequest, Place, RenameEnd,
-    ShardEntry,
+    Binding, CacheRequest, DirectoryRequest, FileRequest, InodeRequest, LeftLink, LinkRequest,
+    LockRequest, MachineLife, MemberRequest, MovedName, NameRequest, OperationRequest, PartRef,
+    PartRequest, PeerReply, PeerRequest, Place, RenameEnd, ServerRequest, ShardEntry,
 };
 pub use reclaim::{HeldLock, HeldOpen, Holding, MembersNow, OnceId};
 pub use status::{
@@ -40,7 +43,7 @@ pub use status::{
 use serde::{Deserialize, Serialize};
 
 /// Changes whenever an old server would misread a new message. Checked in the handshake.
-pub const PROTOCOL_VERSION: u16 = 26;
+pub const PROTOCOL_VERSION: u16 = 27;
 
 /// Largest payload of one frame, and the size of an arena slot.
 pub const PAYLOAD_BYTES_MAX: usize = 1 << 20;

@@ -16,6 +16,7 @@ mod lost;
 mod names;
 mod opens;
 mod recalls;
+mod validated;
 
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
@@ -410,6 +411,15 @@ impl Volume for AreaVolume {
 
     fn may_keep(&self, ino: InodeId, stamp: Stamp) -> bool {
         stamp != Stamp::NEVER && self.area.inodes.lock(ino).stamps.may_keep(ino, stamp)
+    }
+
+    fn answers(&self, attr: &Attr, asker: u32) -> bool {
+        let mut shard = self.area.inodes.lock(attr.ino);
+        let node = shard.nodes.get_mut(&attr.ino);
+        let node = node.filter(|node| node.open.class() == Some(Class::Remote) && !node.cache);
+        node.is_some_and(|node| {
+            node.validated.answer((attr.mtime, attr.size), asker, Instant::now())
+        })
     }
 
     fn forgotten(&self, ino: InodeId) {

@@ -8,10 +8,11 @@ use std::path::{Path, PathBuf};
 use hayase_fuse::mount_table;
 use rustix::io::Errno;
 
+use crate::advice::{Advice, Advise};
 use crate::config::Environment;
 use crate::job::Registry;
-use crate::launch::mounts::is_ours;
 use crate::launch::tree::way::quote;
+use crate::system::mounts::is_ours;
 
 /// A path that a verb about files can not use.
 #[derive(Debug, thiserror::Error)]
@@ -120,6 +121,12 @@ impl AreaPathError {
     /// The person named a path that can not be meant.
     pub(crate) fn is_usage(&self) -> bool {
         !matches!(self, Self::Refused { .. })
+    }
+}
+
+impl Advise for AreaPathError {
+    fn advice(&self) -> Option<Advice> {
+        Some(Advice { help: self.help(), is_usage: self.is_usage() })
     }
 }
 

@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use super::AreaPathError;
 use super::area_path::found;
+use crate::advice::{Advice, Advise};
 use crate::config::Environment;
 use crate::job::{Job, JobId, Registry};
 use crate::wiring::status::CacheServer;
@@ -39,10 +40,12 @@ pub(crate) struct CachedFile {
 #[error("job {0} has no tier: nothing is flushed, and files in `shared` are removed with the job")]
 pub(crate) struct NoTier(pub(crate) JobId);
 
-impl NoTier {
-    /// What the user can try next.
-    pub(crate) const HELP: &str = "copy what you need before `hayase down` (`hayase stage out`); a job that is started \
-                                   with `up --tier DIR` brings it there itself";
+impl Advise for NoTier {
+    fn advice(&self) -> Option<Advice> {
+        let help = "copy what you need before `hayase down` (`hayase stage out`); a job that is started \
+                    with `up --tier DIR` brings it there itself";
+        Some(Advice::usage(Some(help.to_owned())))
+    }
 }
 
 /// Some files, and who can be asked about them.

@@ -1,6 +1,6 @@
 //! `hayase completions`.
 
-use clap::CommandFactory;
+use clap::Command;
 use clap_complete::{Shell, generate};
 
 use crate::exit::Status;
@@ -20,10 +20,14 @@ Examples:
   hayase completions zsh >~/.zfunc/_hayase
   hayase completions fish >~/.config/fish/completions/hayase.fish";
 
-/// Prints the script.
-pub(crate) fn run(args: &CompletionsArgs, output: &Output) -> anyhow::Result<Status> {
+/// Prints the script for `whole`, all that can be typed.
+pub(crate) fn run(
+    args: &CompletionsArgs,
+    mut whole: Command,
+    output: &Output,
+) -> anyhow::Result<Status> {
     let mut script = Vec::new();
-    generate(args.shell, &mut crate::cli::Cli::command(), "hayase", &mut script);
+    generate(args.shell, &mut whole, "hayase", &mut script);
     output.raw(&script)?;
     Ok(Status::Done)
 }

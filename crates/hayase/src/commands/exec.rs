@@ -2,7 +2,6 @@
 
 use std::ffi::{OsStr, OsString};
 
-use super::headings::MPI;
 use super::job_arg::JobArg;
 use crate::config::Environment;
 use crate::exit::Status;
@@ -10,6 +9,7 @@ use crate::job::JobError;
 use crate::launch::enter::{exec, launcher_command};
 use crate::launch::preload::preloaded;
 use crate::output::Output;
+use crate::output::headings::MPI;
 
 /// Run a program on a node of a job
 ///

@@ -9,15 +9,14 @@ use rustix::io::Errno;
 use serde::Serialize;
 
 use super::AreaPathError;
+use crate::advice::{Advice, Advise};
 use crate::config::Environment;
 use crate::exit::Status;
 use crate::job::Registry;
 use crate::launch::PlanError;
+use crate::layout_attribute::LAYOUT;
 use crate::output::{Human, Output, Page};
 use crate::size;
-
-/// `whole`, or `striped:<bytes>:<width>`.
-const LAYOUT: &str = "user.hayase.layout";
 
 /// Of a file that is kept by writer.
 const RECORDED: &str = "recorded";
@@ -123,6 +122,12 @@ impl LayoutError {
     }
 }
 
+impl Advise for LayoutError {
+    fn advice(&self) -> Option<Advice> {
+        Some(Advice::usage(self.help()))
+    }
+}
+
 #[derive(Debug, Serialize)]
 struct LayoutTold {
     path: PathBuf,
@@ -203,13 +208,6 @@ fn get(path: &Path, environment: &Environment) -> anyhow::Result<String> {
     let count = rustix::fs::getxattr(path, LAYOUT, &mut value[..])
         .map_err(|errno| AreaPathError::new(errno, action, path, environment))?;
     Ok(String::from_utf8_lossy(&value[..count]).into_owned())
-}
-
-/// Sets the layout of new files below a directory.
-pub(crate) fn set(path: &Path, policy: StripePolicy) -> anyhow::Result<()> {
-    let value = policy.to_string();
-    rustix::fs::setxattr(path, LAYOUT, value.as_bytes(), XattrFlags::empty())
-        .with_context(|| format!("set the layout of {}", path.display()))
 }
 
 impl Human for LayoutTold {

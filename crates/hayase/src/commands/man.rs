@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use anyhow::Context;
-use clap::{Command, CommandFactory};
+use clap::Command;
 use clap_mangen::Man;
 
 use crate::config::variables::{FOR_PROGRAMS, OF_MPI, READ, Variable};
@@ -29,11 +29,11 @@ const FILES: &str = "\
   STORAGE/JOB                     data of a job on each node, as --storage says
   user.hayase.layout              extended attribute of directories in `shared` and `cache`: hayase-layout(1)";
 
-/// Writes `hayase.1`, `hayase-up.1` and so on.
-pub(crate) fn run(args: &ManArgs) -> anyhow::Result<Status> {
+/// Writes `hayase.1`, `hayase-up.1` and so on for `whole`, all that can be typed.
+pub(crate) fn run(args: &ManArgs, whole: Command) -> anyhow::Result<Status> {
     let failed = || format!("write manual pages to {}", args.dir.display());
     std::fs::create_dir_all(&args.dir).with_context(failed)?;
-    let mut command = crate::cli::Cli::command().disable_help_subcommand(true);
+    let mut command = whole.disable_help_subcommand(true);
     command.build();
     write(&command, &args.dir).with_context(failed)?;
     Ok(Status::Done)
@@ -147,7 +147,10 @@ fn quoted(line: &str) -> String {
 
 #[cfg(test)]
 mod tests {
+    use clap::CommandFactory;
+
     use super::*;
+    use crate::cli::Cli;
 
     #[test]
     fn the_end_of_help_becomes_sections() {
@@ -163,7 +166,7 @@ mod tests {
     #[test]
     fn every_page_has_the_sections_that_readers_look_for() {
         let dir = tempfile::tempdir().unwrap();
-        run(&ManArgs { dir: dir.path().to_owned() }).unwrap();
+        run(&ManArgs { dir: dir.path().to_owned() }, Cli::command()).unwrap();
         for page in std::fs::read_dir(dir.path()).unwrap() {
             let page = page.unwrap().path();
             let text = std::fs::read_to_string(&page).unwrap();

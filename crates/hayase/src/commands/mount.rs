@@ -15,12 +15,13 @@ use hayase_fuse::KernelProfile;
 use hayase_tier::{Gfarm, Key, Tier, TierError};
 use serde::Serialize;
 
-use super::headings::KEYS;
 use super::serve::report;
-use super::transfer::{self, EndpointArg, KeyArgs};
-use crate::config::Environment;
+use super::transfer::{self, KeyArgs};
+use crate::advice::{Advice, Advise};
+use crate::config::{EndpointArg, Environment};
 use crate::exit::Status;
 use crate::number::within;
+use crate::output::headings::KEYS;
 use crate::output::{Human, Output, Page};
 use crate::supervisor::daemon::{DaemonFailed, raise_open_files};
 use crate::supervisor::said::{DaemonSaid, Failure};
@@ -134,6 +135,12 @@ impl MountPathError {
                 None => "mount the directory above it".to_owned(),
             },
         })
+    }
+}
+
+impl Advise for MountPathError {
+    fn advice(&self) -> Option<Advice> {
+        Some(Advice::usage(self.help()))
     }
 }
 

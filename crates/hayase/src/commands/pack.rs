@@ -12,14 +12,14 @@ use hayase_stage::{Kind, PackOptions};
 use ring::rand::SystemRandom;
 use serde::Serialize;
 
-use super::headings::{KEYS, PACKS, SELECTION};
 use super::transfer::{
-    self, CopyArgs, EndpointArg, KeyArgs, NewKeyArgs, Remembered, SelectionArgs,
-    ZSTD_LEVEL_DEFAULT, pack_size, zstd_level,
+    self, CopyArgs, KeyArgs, NewKeyArgs, Remembered, SelectionArgs, ZSTD_LEVEL_DEFAULT, pack_size,
+    zstd_level,
 };
-use crate::config::Environment;
+use crate::config::{EndpointArg, Environment};
 use crate::count::{counted, verb};
 use crate::exit::Status;
+use crate::output::headings::{KEYS, PACKS, SELECTION};
 use crate::output::{Human, Output, Page};
 use crate::size;
 use crate::wiring::places::{self, Wish};

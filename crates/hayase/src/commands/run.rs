@@ -8,18 +8,19 @@ use std::process::{Command, ExitStatus};
 use anyhow::Context;
 use hayase_stage::pack::MasterKey;
 
-use super::headings::{MPI, STAGING};
 use super::spread::{self, AreaPlace, How, OutWishes, SpreadError};
 use super::transfer::{CopyArgs, KeyArgs, OutKeyArgs, OutSelectionArgs, PackArgs, SelectionArgs};
-use super::up::{UpArgs, launch};
+use super::up::launch;
 use crate::config::Environment;
 use crate::exit::Status;
 use crate::job::Job;
+use crate::launch::options::JobOptions;
 use crate::launch::preload::preloaded;
-use crate::launch::signals::{ENDING, Signals};
 use crate::launch::stop::{self, stop};
 use crate::output::Output;
+use crate::output::headings::{MPI, STAGING};
 use crate::process::ProcessId;
+use crate::process::signals::{ENDING, Signals};
 
 /// Start a job's file system, run CMD on its first node, and end the job
 ///
@@ -30,7 +31,7 @@ use crate::process::ProcessId;
 #[command(after_help = EXAMPLES)]
 pub(crate) struct RunArgs {
     #[command(flatten)]
-    up: UpArgs,
+    job: JobOptions,
     /// CMD is an MPI launcher: each file that its ranks write with MPI-IO in `shared` or `cache` becomes a
     /// container, with one part per rank on the node of the rank
     #[arg(long, help_heading = MPI)]
@@ -84,7 +85,7 @@ pub(crate) fn run(
         true => preloaded(&args.command, environment)?,
         false => args.command.clone(),
     };
-    let mut launched = launch(&args.up, environment, &signals, output)?;
+    let mut launched = launch(&args.job, environment, &signals, output)?;
     let (result, is_safe) = run_staged((args, &wishes), &command, &launched.job, &signals, output);
     if !is_safe {
         let job = launched.let_go(output);

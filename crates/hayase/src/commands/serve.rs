@@ -54,7 +54,7 @@ pub(crate) fn report(
         Ok(()) => Ok(Status::Done),
         Err(error) if has_supervisor => {
             tracing::error!("{error:#}");
-            let _ = output.line(&DaemonSaid::Failed(Failure::new(&error, Vec::new())));
+            let _ = output.line(&DaemonSaid::Failed(Failure::new(&error, output)));
             match error.downcast_ref::<ServeError>().is_some_and(ServeError::may_have_lost_names) {
                 true => Ok(Status::Program(NAMES_LOST)),
                 false => Ok(Status::Failed),

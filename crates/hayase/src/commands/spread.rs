@@ -32,12 +32,13 @@ pub(crate) use self::out::{OutSpreadArgs, OutWishes, stage_out};
 use self::parts::{add_parts, joined};
 use super::job_arg::JobArg;
 use super::transfer::{self, CopyArgs, End, NodePart};
+use crate::advice::{Advice, Advise};
 use crate::config::Environment;
 use crate::exit::Status;
 use crate::job::Job;
-use crate::launch::signals::Signals;
 use crate::number::within;
 use crate::output::Output;
+use crate::process::signals::Signals;
 
 /// Which nodes copy what.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
@@ -148,6 +149,12 @@ impl SpreadError {
             Self::Ended { .. } | Self::Interrupted => false,
             _ => true,
         }
+    }
+}
+
+impl Advise for SpreadError {
+    fn advice(&self) -> Option<Advice> {
+        Some(Advice { help: self.help(), is_usage: self.is_usage() })
     }
 }
 

@@ -14,14 +14,15 @@ use hayase_stage::verify::{Comparison, compare};
 use hayase_tier::TierError;
 use serde::Serialize;
 
-use super::headings::{KEYS, NODES, PACKS, PERFORMANCE, SELECTION};
 use super::job_arg::JobArg;
 use super::spread::{self, AreaPlace, OutSpreadArgs, OutWishes, SpreadArgs};
-use super::transfer::{self, CopyArgs, EndpointArg, KeyArgs, PackArgs, Remembered, SelectionArgs};
-use crate::config::Environment;
+use super::transfer::{self, CopyArgs, KeyArgs, PackArgs, Remembered, SelectionArgs};
+use crate::advice::{Advice, Advise};
+use crate::config::{EndpointArg, Environment};
 use crate::count::counted;
 use crate::exit::Status;
 use crate::number::within;
+use crate::output::headings::{KEYS, NODES, PACKS, PERFORMANCE, SELECTION};
 use crate::output::{Human, Output, Page};
 use crate::wiring::places;
 
@@ -293,9 +294,12 @@ fn verify(args: &VerifyArgs, output: &Output) -> anyhow::Result<Status> {
 #[error("the patterns match no name in the source: nothing was compared")]
 pub(crate) struct NothingCompared;
 
-impl NothingCompared {
-    pub(crate) const HELP: &str =
-        "a pattern matches names (`*.txt`) or paths from the top of the tree (`/a/b`, `a/**`)";
+impl Advise for NothingCompared {
+    fn advice(&self) -> Option<Advice> {
+        let help =
+            "a pattern matches names (`*.txt`) or paths from the top of the tree (`/a/b`, `a/**`)";
+        Some(Advice::usage(Some(help.to_owned())))
+    }
 }
 
 #[derive(Serialize)]

@@ -6,12 +6,12 @@ use hayase_layout::ByteCount;
 use serde::Serialize;
 
 use super::job_arg::JobArg;
-use super::status::{JobStatus, NodeStatus, look_at};
 use crate::config::Environment;
 use crate::exit::Status;
 use crate::moment;
 use crate::number::{seconds, within};
 use crate::output::{Human, Output, Page};
+use crate::status::{JobStatus, NodeStatus, look_at};
 use crate::wiring::status::{AreaMoved, Served};
 
 /// Between two looks.

@@ -10,8 +10,8 @@ mod watch;
 
 pub(crate) use arguments::DeleteOfFile;
 pub(super) use arguments::{
-    CopyArgs, EndpointArg, OutSelectionArgs, OverwriteArg, PackArgs, SelectionArgs,
-    ZSTD_LEVEL_DEFAULT, pack_size, zstd_level,
+    CopyArgs, OutSelectionArgs, OverwriteArg, PackArgs, SelectionArgs, ZSTD_LEVEL_DEFAULT,
+    pack_size, zstd_level,
 };
 pub(crate) use keys::KeyError;
 pub(super) use keys::{KeyArgs, NewKeyArgs, OutKeyArgs, told};

@@ -13,12 +13,10 @@ use crate::count::counted;
 use crate::job::{Job, Settings, ledgers};
 use crate::launch::tree::{Answer, JOIN_PATIENCE, Session};
 use crate::output::{Output, Page};
+use crate::status::{CHECKSUMS_PATIENCE, checksums_of_node};
 use crate::supervisor::control::Request;
-use crate::wiring::status::{ChecksumLine, server_checksums};
+use crate::wiring::status::ChecksumLine;
 use crate::wiring::verify::{Reader, Verified, checksum_line};
-
-/// How long a server may take for a page of its ledger.
-const PATIENCE: Duration = Duration::from_secs(10);
 
 /// So often the job may bring a newer version of a file to the tier while it is read back.
 const TRIES_MAX: u32 = 16;
@@ -76,16 +74,6 @@ impl VerifyTold {
     }
 }
 
-/// A page of what the server of a node of this machine has sent.
-pub(crate) fn checksums_of_node(
-    job: &Job,
-    node: u16,
-    after: u64,
-    most: u16,
-) -> anyhow::Result<Vec<ChecksumLine>> {
-    server_checksums(&job.dir.node(node).server_socket(), (after, most), PATIENCE)
-}
-
 /// Reads back what the servers of a running job have sent, below the directory or file `below` of the tier.
 pub(crate) fn verify_job(
     job: &Job,
@@ -135,7 +123,7 @@ impl<'a> Asked<'a> {
             return checksums_of_node(self.job, self.node, after, most);
         };
         let request = Request::Checksums { after, most };
-        let mut answers = session.ask(&request, JOIN_PATIENCE + PATIENCE);
+        let mut answers = session.ask(&request, JOIN_PATIENCE + CHECKSUMS_PATIENCE);
         match answers.remove(&self.node) {
             Some(Ok(Answer::Status(value))) => Ok(serde_json::from_value(value)?),
             other => anyhow::bail!("unexpected answer {other:?}"),

@@ -10,6 +10,8 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
+use crate::advice::{Advice, Advise};
+
 /// Within each of these the daemons may take their share; short, so that they never stand still for long.
 const PERIOD_US: f64 = 50_000.0;
 
@@ -45,12 +47,11 @@ pub(crate) enum BudgetError {
     },
 }
 
-impl BudgetError {
-    /// What the user can try next.
-    pub(crate) fn help() -> String {
-        let text = "give it up, or start the job as root, or in a control group that was delegated to you \
+impl Advise for BudgetError {
+    fn advice(&self) -> Option<Advice> {
+        let help = "give it up, or start the job as root, or in a control group that was delegated to you \
                     (systemd-run --user --scope -p Delegate=yes)";
-        text.to_owned()
+        Some(Advice::failure(Some(help.to_owned())))
     }
 }
 

@@ -11,10 +11,10 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use serde::Serialize;
 
 use super::{Check, read};
-use crate::commands::up::UpArgs;
 use crate::config::Environment;
-use crate::launch::addresses;
+use crate::job::addresses;
 use crate::launch::allocation::{Choice, choose};
+use crate::launch::options::JobOptions;
 
 const NAME: &str = "exposed addresses";
 
@@ -43,7 +43,7 @@ pub(crate) struct Listening {
 
 /// The addresses of servers on this host, and what to think of them.
 pub(super) fn examine(hosts: Option<&str>, environment: &Environment) -> (Check, Vec<Listening>) {
-    let wish = UpArgs { hosts: hosts.map(str::to_owned), ..UpArgs::default() };
+    let wish = JobOptions { hosts: hosts.map(str::to_owned), ..JobOptions::default() };
     let (asked, found) = match choose(&wish, environment) {
         // A job of one host has nobody to listen to.
         Ok((Choice::Hosts { hosts, .. }, why)) if hosts.len() == 1 => (Some(why), Ok(Vec::new())),

@@ -1,10 +1,10 @@
 //! What would start the nodes of a job that is typed here without further options.
 
 use super::Check;
-use crate::commands::up::UpArgs;
 use crate::config::Environment;
 use crate::launch::allocation::{Choice, choose};
-use crate::launch::program;
+use crate::launch::options::JobOptions;
+use crate::system::program;
 
 const ALONE: &str = "`hayase up` without --hosts or --launcher fails here";
 
@@ -13,7 +13,7 @@ pub(super) fn checks(environment: &Environment) -> Vec<Check> {
 }
 
 fn chosen(environment: &Environment) -> Check {
-    match choose(&UpArgs::default(), environment) {
+    match choose(&JobOptions::default(), environment) {
         Ok((Choice::Local, why)) => Check::ok("launcher", format!("this machine ({why})")),
         Ok((Choice::Hosts { way, .. }, why)) => {
             Check::ok("launcher", format!("{} ({why})", way.program()))

@@ -4,7 +4,7 @@ use std::process::Command;
 
 use super::Check;
 use crate::config::Environment;
-use crate::launch::program;
+use crate::system::program;
 
 pub(super) fn checks(environment: &Environment) -> Vec<Check> {
     let Some(mpiexec) = program::find("mpiexec", &environment.path) else {

@@ -2,7 +2,7 @@
 
 use super::Check;
 use crate::config::Environment;
-use crate::launch::{namespaces, program};
+use crate::system::{namespaces, program};
 
 const LOOPBACK: &str =
     "simulated nodes are plain processes with loopback addresses (--no-namespaces)";

@@ -5,7 +5,7 @@ use std::fs::OpenOptions;
 use super::Check;
 use crate::config::Environment;
 use crate::job::is_mapped;
-use crate::launch::program;
+use crate::system::program;
 
 const COUNTED: &str =
     "areas are directories and sizes are counted: no passthrough limit, no true df";

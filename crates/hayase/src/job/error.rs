@@ -4,6 +4,7 @@ use std::io;
 use std::path::PathBuf;
 
 use super::Distrust;
+use crate::advice::{Advice, Advise};
 use crate::kept_file::KeptFileError;
 
 /// Why there is no such job, or none that can be used.
@@ -185,5 +186,11 @@ impl JobError {
                 | Self::Unknowable { .. }
         );
         !is_of_the_system
+    }
+}
+
+impl Advise for JobError {
+    fn advice(&self) -> Option<Advice> {
+        Some(Advice { help: self.help(), is_usage: self.is_usage() })
     }
 }

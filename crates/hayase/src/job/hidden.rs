@@ -144,7 +144,7 @@ mod tests {
         };
         let (dir, settings) = (JobDir::new(root.join("j")), sample_settings(Kind::ThisMachine, 1));
         dir.make(1, |making| making.write_settings(&settings)).unwrap();
-        crate::supervisor::discard::discard(&root).unwrap();
+        crate::system::discard::discard(&root).unwrap();
         area.unmount().unwrap();
         let area = ImageArea::open(&image, &root).unwrap();
         assert_eq!(dir.settings().unwrap(), settings);

@@ -13,15 +13,17 @@ use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
 use rustix::mount::{UnmountFlags, unmount};
 
+use super::cover::is_covered;
 use super::trust::{remove_empty, remove_link};
 use super::{
-    Job, JobDir, JobError, JobId, Kept, Kind, Marked, Registry, Removable, Settings, ledgers, mark,
+    Job, JobDir, JobError, JobId, Kept, Kind, Marked, NodeDir, Registry, Removable, Settings,
+    ledgers, mark,
 };
-use crate::launch::cover::is_covered;
-use crate::launch::mounts::mounted_below;
-use crate::launch::program;
+use crate::cpu_budget::group;
+use crate::interrupts::{self, Machine};
 use crate::process::wait_ended;
-use crate::supervisor::apart::end_killed;
+use crate::system::mounts::mounted_below;
+use crate::system::{loop_devices, program};
 
 /// How long a process may take to be gone after it was killed: it may be inside a write to its disk.
 const END_MAX: Duration = Duration::from_secs(10);
@@ -151,9 +153,21 @@ pub(crate) fn clean(job: &Job, removable: Removable) {
 fn remove_job_storage(settings: &Settings) {
     let Some(marked) = Marked::find(settings) else { return };
     detach_below(&settings.job_storage());
-    crate::wiring::areas::release_devices(&settings.job_storage());
+    loop_devices::release(&settings.job_storage());
     if let Err(error) = marked.remove_all(settings) {
         tracing::warn!("remove {}: {error}", settings.job_storage().display());
+    }
+}
+
+/// Takes back what a supervisor had set up that was killed.
+fn end_killed(settings: &Settings, dir: &NodeDir) {
+    if settings.move_interrupts {
+        interrupts::give_back_left(Machine::this());
+    }
+    if let Some(path) = dir.group()
+        && let Err(error) = group::remove(&path)
+    {
+        tracing::warn!("{error}");
     }
 }
 
@@ -198,7 +212,7 @@ pub(crate) fn clean_node(job: &Job, node: u16, _: Removable) {
     if let Some(marked) = Marked::find(&settings) {
         let storage = settings.node_storage(node);
         detach_below(&storage);
-        crate::wiring::areas::release_devices(&storage);
+        loop_devices::release(&storage);
         if let Err(error) = marked.remove_node(&settings, node) {
             tracing::warn!("remove {}: {error}", storage.display());
         }

@@ -12,14 +12,18 @@ use hayase_layout::{ByteCount, Groups, NodeId, StripePolicy};
 use hayase_tier::Owner;
 use serde::{Deserialize, Serialize};
 
+use super::tier_faults::TierFaults;
 use crate::cpu_budget::CpuBudget;
-use crate::launch::is_same_host;
+use crate::host::is_same_host;
 use crate::process::ProcessId;
 use crate::processors::Processors;
-use crate::wiring::tier_faults::TierFaults;
 
 /// Changes whenever an old binary would misread a new `job.json`.
 pub(crate) const SETTINGS_FORMAT: u32 = 1;
+
+/// In the environment of every program that `exec` and `run` start: the job's mark, by which `down`
+/// knows the programs that it may end.
+pub(crate) const MARK_VARIABLE: &str = "HAYASE_MARK";
 
 /// Name of a job: 1 to 32 of `a-z0-9-`, beginning and ending with a letter or digit, so that it
 /// can stand in a host name.

@@ -8,26 +8,14 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use super::hosts::{HostsError, parse_file, parse_list};
-use super::program;
-use crate::commands::up::UpArgs;
+use super::options::{JobOptions, LauncherName};
+use crate::advice::{Advice, Advise};
 use crate::config::Environment;
 use crate::job::Way;
+use crate::system::program;
 
 /// Largest list of hosts that is read.
 const LIST_BYTES_MAX: u64 = 4 << 20;
-
-/// Names of launchers, as typed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
-pub(crate) enum LauncherName {
-    /// This machine only, even inside a batch job
-    Local,
-    /// The hosts of this Slurm job, with srun
-    Slurm,
-    /// The hosts of this PBS job, over ssh
-    Pbs,
-    /// The hosts of this PJM job, over ssh
-    Pjm,
-}
 
 /// Where the nodes of a job are to be.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -98,23 +86,29 @@ impl LaunchError {
     }
 }
 
+impl Advise for LaunchError {
+    fn advice(&self) -> Option<Advice> {
+        Some(Advice::usage(self.help()))
+    }
+}
+
 /// Chooses, and says why in words for `doctor`.
 pub(crate) fn choose(
-    args: &UpArgs,
+    options: &JobOptions,
     environment: &Environment,
 ) -> Result<(Choice, String), LaunchError> {
     let batch = &environment.batch;
-    if let Some(list) = &args.hosts {
+    if let Some(list) = &options.hosts {
         let hosts = parse_list(list).map_err(wrong("--hosts"))?;
-        return over_ssh(hosts, args, "--hosts was given");
+        return over_ssh(hosts, options, "--hosts was given");
     }
-    if let Some(path) = &args.host_file {
-        return over_ssh(read_list("--host-file", path)?, args, "--host-file was given");
+    if let Some(path) = &options.host_file {
+        return over_ssh(read_list("--host-file", path)?, options, "--host-file was given");
     }
-    if args.nodes.is_some() {
+    if options.nodes.is_some() {
         return Ok((Choice::Local, "--nodes was given".to_owned()));
     }
-    let wanted = args.launcher;
+    let wanted = options.launcher;
     let not_inside = |launcher, variable| LaunchError::NotInside { launcher, variable };
     match (wanted, &batch.slurm, &batch.pbs, &batch.pjm) {
         (Some(LauncherName::Local), ..) => {
@@ -122,8 +116,8 @@ pub(crate) fn choose(
         }
         (None | Some(LauncherName::Slurm), Some((job, list)), ..) => {
             let hosts = parse_list(list).map_err(wrong("SLURM_JOB_NODELIST"))?;
-            if args.ssh.is_some() {
-                return over_ssh(hosts, args, &format!("job {job} of Slurm, with --ssh"));
+            if options.ssh.is_some() {
+                return over_ssh(hosts, options, &format!("job {job} of Slurm, with --ssh"));
             }
             if program::find("srun", &environment.path).is_none() {
                 return Err(LaunchError::NoSrun { job: job.clone() });
@@ -134,11 +128,11 @@ pub(crate) fn choose(
         }
         (Some(LauncherName::Slurm), ..) => Err(not_inside("slurm", "SLURM_JOB_ID")),
         (None | Some(LauncherName::Pbs), _, Some(path), _) => {
-            over_ssh(read_list("PBS_NODEFILE", path)?, args, "PBS_NODEFILE lists the hosts")
+            over_ssh(read_list("PBS_NODEFILE", path)?, options, "PBS_NODEFILE lists the hosts")
         }
         (Some(LauncherName::Pbs), ..) => Err(not_inside("pbs", "PBS_NODEFILE")),
         (None | Some(LauncherName::Pjm), _, _, Some(path)) => {
-            over_ssh(read_list("PJM_O_NODEINF", path)?, args, "PJM_O_NODEINF lists the hosts")
+            over_ssh(read_list("PJM_O_NODEINF", path)?, options, "PJM_O_NODEINF lists the hosts")
         }
         (Some(LauncherName::Pjm), ..) => Err(not_inside("pjm", "PJM_O_NODEINF")),
         (None, ..) => {
@@ -147,8 +141,12 @@ pub(crate) fn choose(
     }
 }
 
-fn over_ssh(hosts: Vec<String>, args: &UpArgs, why: &str) -> Result<(Choice, String), LaunchError> {
-    let typed = args.ssh.as_deref().unwrap_or("ssh");
+fn over_ssh(
+    hosts: Vec<String>,
+    options: &JobOptions,
+    why: &str,
+) -> Result<(Choice, String), LaunchError> {
+    let typed = options.ssh.as_deref().unwrap_or("ssh");
     let command: Vec<String> = typed.split_ascii_whitespace().map(str::to_owned).collect();
     if command.is_empty() {
         return Err(LaunchError::NoProgram);
@@ -183,8 +181,8 @@ mod tests {
         Environment { batch, path: "/nowhere".into(), ..Environment::read() }
     }
 
-    fn chosen(args: &UpArgs, batch: Batch) -> String {
-        match choose(args, &environment(batch)) {
+    fn chosen(options: &JobOptions, batch: Batch) -> String {
+        match choose(options, &environment(batch)) {
             Ok((Choice::Local, why)) => format!("local: {why}"),
             Ok((Choice::Hosts { hosts, way }, why)) => {
                 format!("{} by {}: {why}", hosts.join(" "), way.program())
@@ -196,13 +194,13 @@ mod tests {
     #[test]
     fn what_was_typed_comes_first() {
         let batch = Batch { slurm: Some(("7".into(), "n[1-2]".into())), ..Batch::default() };
-        let hosts = UpArgs { hosts: Some("a,b".into()), ..UpArgs::default() };
+        let hosts = JobOptions { hosts: Some("a,b".into()), ..JobOptions::default() };
         assert_eq!(chosen(&hosts, batch.clone()), "a b by ssh: --hosts was given: 2 hosts, by ssh");
-        let nodes = UpArgs { nodes: Some(3), ..UpArgs::default() };
+        let nodes = JobOptions { nodes: Some(3), ..JobOptions::default() };
         assert_eq!(chosen(&nodes, batch.clone()), "local: --nodes was given");
-        let local = UpArgs { launcher: Some(LauncherName::Local), ..UpArgs::default() };
+        let local = JobOptions { launcher: Some(LauncherName::Local), ..JobOptions::default() };
         assert_eq!(chosen(&local, batch.clone()), "local: --launcher local was given");
-        let ssh = UpArgs { ssh: Some("ssh -p 22".into()), ..UpArgs::default() };
+        let ssh = JobOptions { ssh: Some("ssh -p 22".into()), ..JobOptions::default() };
         assert_eq!(
             chosen(&ssh, batch),
             "n1 n2 by ssh: job 7 of Slurm, with --ssh: 2 hosts, by ssh"
@@ -214,7 +212,7 @@ mod tests {
         let top = tempfile::tempdir().unwrap();
         let file = top.path().join("hosts");
         std::fs::write(&file, "c1\nc1\nc2\nc2\n").unwrap();
-        let none = UpArgs::default();
+        let none = JobOptions::default();
         let pbs = Batch { pbs: Some(file.clone()), ..Batch::default() };
         assert_eq!(
             chosen(&none, pbs),
@@ -223,7 +221,7 @@ mod tests {
         std::fs::write(&file, "10.0.0.1\n10.0.0.2\n").unwrap();
         let pjm = Batch { pjm: Some(file), ..Batch::default() };
         assert_eq!(
-            chosen(&UpArgs { ssh: Some("pjrsh".into()), ..UpArgs::default() }, pjm),
+            chosen(&JobOptions { ssh: Some("pjrsh".into()), ..JobOptions::default() }, pjm),
             "10.0.0.1 10.0.0.2 by pjrsh: PJM_O_NODEINF lists the hosts: 2 hosts, by pjrsh"
         );
         let slurm = Batch { slurm: Some(("7".into(), "n[1-2]".into())), ..Batch::default() };
@@ -233,19 +231,20 @@ mod tests {
 
     #[test]
     fn what_is_not_there_is_named() {
-        let of = |launcher| UpArgs { launcher: Some(launcher), ..UpArgs::default() };
-        let check = |args: &UpArgs, batch: Batch, words: &str| {
-            let found = chosen(args, batch);
+        let of = |launcher| JobOptions { launcher: Some(launcher), ..JobOptions::default() };
+        let check = |options: &JobOptions, batch: Batch, words: &str| {
+            let found = chosen(options, batch);
             assert!(found.starts_with("error: ") && found.contains(words), "{found}");
         };
         check(&of(LauncherName::Slurm), Batch::default(), "SLURM_JOB_ID is not set");
         check(&of(LauncherName::Pbs), Batch::default(), "PBS_NODEFILE is not set");
         check(&of(LauncherName::Pjm), Batch::default(), "PJM_O_NODEINF is not set");
         let missing = Batch { pbs: Some("/no/such/file".into()), ..Batch::default() };
-        check(&UpArgs::default(), missing, "read PBS_NODEFILE /no/such/file");
-        let broken = UpArgs { hosts: Some("n[1".into()), ..UpArgs::default() };
+        check(&JobOptions::default(), missing, "read PBS_NODEFILE /no/such/file");
+        let broken = JobOptions { hosts: Some("n[1".into()), ..JobOptions::default() };
         check(&broken, Batch::default(), "--hosts: invalid list of hosts `n[1`");
-        let empty = UpArgs { hosts: Some("a".into()), ssh: Some(" ".into()), ..UpArgs::default() };
+        let empty =
+            JobOptions { hosts: Some("a".into()), ssh: Some(" ".into()), ..JobOptions::default() };
         check(
             &empty,
             Batch::default(),

@@ -11,9 +11,10 @@ mod pjm;
 use std::process::Command;
 use std::time::Duration;
 
-use super::program;
+use crate::advice::{Advice, Advise};
 use crate::config::Environment;
 use crate::moment::{self, MomentError};
+use crate::system::program;
 
 /// Typed where nobody wants to be warned.
 const NONE: &str = "none";
@@ -27,6 +28,12 @@ const PATIENCE: Duration = Duration::from_secs(5);
 pub(crate) struct DeadlineError {
     typed: String,
     source: MomentError,
+}
+
+impl Advise for DeadlineError {
+    fn advice(&self) -> Option<Advice> {
+        Some(Advice::usage(None))
+    }
 }
 
 /// Milliseconds since 1970; `None` when nobody knows.

@@ -5,10 +5,10 @@ use std::time::{Duration, Instant};
 use serde::Serialize;
 
 use super::tree::{Answer, Session, WAY_MAX};
-use crate::commands::status::{NodeStatus, look_at_node};
 use crate::job::Job;
 use crate::job::ledgers::NotDurable;
 use crate::output::{Output, Stand};
+use crate::status::{NodeStatus, look_at_node};
 use crate::supervisor::control::Request;
 
 /// Nothing came to the tier for so long: it will not.

@@ -9,14 +9,12 @@ use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::Command;
 
+use super::preload;
 use super::tree::way::exec_command;
-use super::{namespaces, preload};
+use crate::advice::{Advice, Advise};
 use crate::config::{Environment, HYDRA_ARGUMENTS};
-use crate::job::{Job, Kind, Reach};
-
-/// In the environment of every program that `exec` and `run` start: the job's mark, by which `down`
-/// knows the programs that it may end.
-pub(crate) const MARK_VARIABLE: &str = "HAYASE_MARK";
+use crate::job::{Job, Kind, MARK_VARIABLE, Reach};
+use crate::system::namespaces;
 
 /// Why no program could be run on a node.
 #[derive(Debug, thiserror::Error)]
@@ -85,6 +83,12 @@ impl EnterError {
             Self::Program { .. } => Some(126),
             _ => None,
         }
+    }
+}
+
+impl Advise for EnterError {
+    fn advice(&self) -> Option<Advice> {
+        Some(Advice { help: self.help(), is_usage: self.is_usage() })
     }
 }
 

@@ -12,8 +12,9 @@ use hayase_wire::transport::{NotLoaded, UcxTransport};
 use rustix::fs::Access;
 
 use super::allocation::{Choice, choose};
-use super::{deadline, mounts, network, storage_nodes};
-use crate::commands::up::UpArgs;
+use super::options::{AREA_BYTES_MIN, JobOptions, NODES_MAX};
+use super::{deadline, storage_nodes};
+use crate::advice::{Advice, Advise};
 use crate::config::Environment;
 use crate::job::{
     Job, JobDir, JobError, JobId, Kind, Reach, Registry, SETTINGS_FORMAT, Settings, TierSettings,
@@ -22,13 +23,8 @@ use crate::job::{
 use crate::moment;
 use crate::process::{ProcessId, boot_id, pid_namespace};
 use crate::processors::Missing;
+use crate::system::{mounts, network};
 use crate::wiring::places;
-
-/// Simulated nodes of one job: their addresses come from one /24.
-pub(crate) const NODES_MAX: u16 = 200;
-
-/// Smallest area.
-pub(crate) const AREA_BYTES_MIN: ByteCount = ByteCount::mib(16);
 
 /// An area takes one part in this many of the free space, unless a size is given, but not less than
 /// the second number.
@@ -142,6 +138,12 @@ impl PlanError {
     }
 }
 
+impl Advise for PlanError {
+    fn advice(&self) -> Option<Advice> {
+        Some(Advice::usage(self.help()))
+    }
+}
+
 /// A job that could be started.
 #[derive(Debug)]
 pub(crate) struct Plan {
@@ -152,32 +154,32 @@ pub(crate) struct Plan {
 }
 
 /// Decides everything that was left open and checks everything that was not.
-pub(crate) fn plan(args: &UpArgs, environment: &Environment) -> anyhow::Result<Plan> {
+pub(crate) fn plan(options: &JobOptions, environment: &Environment) -> anyhow::Result<Plan> {
     let registry = Registry::open(&environment.runtime)?;
     let living = registry.jobs();
     let mark: String =
         crate::job::random::<16>()?.iter().map(|byte| format!("{byte:02x}")).collect();
-    let job = choose_name(args, &registry)?;
-    let (reach, nodes) = choose_nodes(args, environment)?;
+    let job = choose_name(options, &registry)?;
+    let (reach, nodes) = choose_nodes(options, environment)?;
     let kind = match reach {
         Some(_) => Kind::Hosts,
-        None => choose_kind(args, environment, &mark, &living),
+        None => choose_kind(options, environment, &mark, &living),
     };
     let is_here = reach.is_none();
-    if let Some(cores) = args.system_cores.as_ref().filter(|_| is_here) {
+    if let Some(cores) = options.system_cores.as_ref().filter(|_| is_here) {
         cores.require().map_err(PlanError::Cores)?;
     }
-    let (storage, makes_storage) = choose_storage(args, environment, is_here)?;
-    let mount = match &args.mount {
+    let (storage, makes_storage) = choose_storage(options, environment, is_here)?;
+    let mount = match &options.mount {
         Some(mount) => std::path::absolute(mount)?,
         None => environment.runtime.join("mnt").join(job.as_str()),
     };
-    let dir = match &args.job_dir {
+    let dir = match &options.job_dir {
         Some(dir) => std::path::absolute(dir)?,
         None => registry.entry(&job),
     };
     // No kernel lets root of a user namespace mount XFS.
-    let image = environment.is_privileged && !is_mapped() && !args.no_image;
+    let image = environment.is_privileged && !is_mapped() && !options.no_image;
     let mut settings = Settings {
         format: SETTINGS_FORMAT,
         job,
@@ -192,7 +194,7 @@ pub(crate) fn plan(args: &UpArgs, environment: &Environment) -> anyhow::Result<P
         kind,
         nodes,
         storage_nodes: Vec::new(),
-        no_mounts: args.no_mounts,
+        no_mounts: options.no_mounts,
         reach,
         storage,
         makes_storage,
@@ -203,35 +205,35 @@ pub(crate) fn plan(args: &UpArgs, environment: &Environment) -> anyhow::Result<P
         local: ByteCount::ZERO,
         image,
         stripe: None,
-        direct_io: !args.no_direct_io,
-        gather: args.gather,
-        transport: choose_transport(args, is_here)?,
-        encrypt: args.encrypt,
-        system_cores: args.system_cores.clone(),
-        move_interrupts: args.move_interrupts,
-        cpu_budget: args.cpu_budget,
-        kernel_profile: args.kernel_profile,
-        names: args.names.unwrap_or_default(),
-        mmap_shared: args.mmap_shared.unwrap_or_default(),
-        timeout_ms: u64::from(args.timeout) * 1000,
-        tier: choose_tier(args, environment)?,
-        metrics: args.metrics,
+        direct_io: !options.no_direct_io,
+        gather: options.gather,
+        transport: choose_transport(options, is_here)?,
+        encrypt: options.encrypt,
+        system_cores: options.system_cores.clone(),
+        move_interrupts: options.move_interrupts,
+        cpu_budget: options.cpu_budget,
+        kernel_profile: options.kernel_profile,
+        names: options.names.unwrap_or_default(),
+        mmap_shared: options.mmap_shared.unwrap_or_default(),
+        timeout_ms: u64::from(options.timeout) * 1000,
+        tier: choose_tier(options, environment)?,
+        metrics: options.metrics,
     };
-    if let Some(text) = &args.storage_nodes {
+    if let Some(text) = &options.storage_nodes {
         settings.storage_nodes =
             storage_nodes::parse(text, nodes, |host| settings.node_of_host(host))?;
     }
     let with_storage = settings.groups().count();
     (settings.shared, settings.local) =
-        choose_sizes(args, &settings.storage, with_storage, is_here)?;
-    settings.stripe = choose_stripe(args, with_storage)?;
+        choose_sizes(options, &settings.storage, with_storage, is_here)?;
+    settings.stripe = choose_stripe(options, with_storage)?;
     check_places(&settings, &dir, &living)?;
     Ok(Plan { dir: JobDir::new(dir), settings })
 }
 
 /// How the servers speak; on this machine it is known at once whether UCX can be had.
-fn choose_transport(args: &UpArgs, is_here: bool) -> Result<TransportName, PlanError> {
-    let transport = args.transport.unwrap_or_default();
+fn choose_transport(options: &JobOptions, is_here: bool) -> Result<TransportName, PlanError> {
+    let transport = options.transport.unwrap_or_default();
     if transport == TransportName::Ucx && is_here {
         UcxTransport::library_version().map_err(PlanError::Ucx)?;
     }
@@ -239,8 +241,11 @@ fn choose_transport(args: &UpArgs, is_here: bool) -> Result<TransportName, PlanE
 }
 
 /// The tier, which is there: a job does not find out later that it can not be reached.
-fn choose_tier(args: &UpArgs, environment: &Environment) -> anyhow::Result<Option<TierSettings>> {
-    let Some(place) = &args.tier else { return Ok(None) };
+fn choose_tier(
+    options: &JobOptions,
+    environment: &Environment,
+) -> anyhow::Result<Option<TierSettings>> {
+    let Some(place) = &options.tier else { return Ok(None) };
     let place = match places::is_url(place) {
         true if places::can_be_cached(place) => place.clone(),
         true => return Err(PlanError::TierKind(place.clone()).into()),
@@ -249,19 +254,22 @@ fn choose_tier(args: &UpArgs, environment: &Environment) -> anyhow::Result<Optio
     places::open(&place, places::Wish::Present).context("open the tier")?;
     let root = places::root_of(&place).context("open the tier")?;
     let place = place.into_string().map_err(PlanError::Tier)?;
-    let deadline_ms = deadline::choose(args.deadline.as_deref(), environment)?;
-    let (fsync, flush_open_s) = (args.fsync.unwrap_or_default(), args.flush_open);
-    let faults = args.tier_faults;
-    let endpoint = args.endpoint.endpoint.clone();
+    let deadline_ms = deadline::choose(options.deadline.as_deref(), environment)?;
+    let (fsync, flush_open_s) = (options.fsync.unwrap_or_default(), options.flush_open);
+    let faults = options.tier_faults;
+    let endpoint = options.endpoint.endpoint.clone();
     Ok(Some(TierSettings { place, endpoint, root, fsync, deadline_ms, flush_open_s, faults }))
 }
 
 /// The hosts of the job, if it is not this machine alone, and how many nodes it has.
-fn choose_nodes(args: &UpArgs, environment: &Environment) -> anyhow::Result<(Option<Reach>, u16)> {
-    let (hosts, way) = match choose(args, environment)?.0 {
+fn choose_nodes(
+    options: &JobOptions,
+    environment: &Environment,
+) -> anyhow::Result<(Option<Reach>, u16)> {
+    let (hosts, way) = match choose(options, environment)?.0 {
         Choice::Hosts { hosts, way } => (hosts, way),
         Choice::Local => {
-            let nodes = args.nodes.unwrap_or(1);
+            let nodes = options.nodes.unwrap_or(1);
             if !(1..=NODES_MAX).contains(&nodes) {
                 return Err(PlanError::Nodes(nodes).into());
             }
@@ -269,15 +277,15 @@ fn choose_nodes(args: &UpArgs, environment: &Environment) -> anyhow::Result<(Opt
         }
     };
     let nodes = u16::try_from(hosts.len()).expect("lists of hosts are bounded");
-    let binary = match &args.remote_hayase {
+    let binary = match &options.remote_hayase {
         Some(binary) => binary.clone(),
         None => std::env::current_exe().context("where is this program")?,
     };
-    Ok((Some(Reach { hosts, way, fanout: args.fanout.max(1), binary }), nodes))
+    Ok((Some(Reach { hosts, way, fanout: options.fanout.max(1), binary }), nodes))
 }
 
-fn choose_name(args: &UpArgs, registry: &Registry) -> Result<JobId, JobError> {
-    if let Some(job) = &args.job {
+fn choose_name(options: &JobOptions, registry: &Registry) -> Result<JobId, JobError> {
+    if let Some(job) = &options.job {
         let entry = registry.entry(job);
         if entry.exists() {
             return Err(JobError::Exists { job: job.to_string(), path: entry });
@@ -293,7 +301,12 @@ fn choose_name(args: &UpArgs, registry: &Registry) -> Result<JobId, JobError> {
     Ok(format!("h{name}").parse().expect("made of letters and digits"))
 }
 
-fn choose_kind(args: &UpArgs, environment: &Environment, mark: &str, living: &[Job]) -> Kind {
+fn choose_kind(
+    options: &JobOptions,
+    environment: &Environment,
+    mark: &str,
+    living: &[Job],
+) -> Kind {
     let seed = u64::from_str_radix(&mark[..8], 16).expect("a mark is hex digits");
     let taken: Vec<_> = living
         .iter()
@@ -302,9 +315,9 @@ fn choose_kind(args: &UpArgs, environment: &Environment, mark: &str, living: &[J
             Kind::ThisMachine | Kind::Hosts => None,
         })
         .collect();
-    match args.nodes {
+    match options.nodes {
         None => Kind::ThisMachine,
-        Some(_) if environment.is_privileged && !args.no_namespaces => {
+        Some(_) if environment.is_privileged && !options.no_namespaces => {
             Kind::Namespaces { subnet: network::free_subnet(10, seed, &taken) }
         }
         Some(_) => Kind::Loopback { subnet: network::free_subnet(127, seed, &taken) },
@@ -313,11 +326,11 @@ fn choose_kind(args: &UpArgs, environment: &Environment, mark: &str, living: &[J
 
 /// The storage, and whether it is a default that may be made. Storage of other hosts is checked there.
 fn choose_storage(
-    args: &UpArgs,
+    options: &JobOptions,
     environment: &Environment,
     is_here: bool,
 ) -> anyhow::Result<(PathBuf, bool)> {
-    let Some(given) = &args.storage else {
+    let Some(given) = &options.storage else {
         let storage = match &environment.tmpdir {
             Some(tmpdir) => tmpdir.join(format!("hayase-{}-storage", environment.uid)),
             None => environment.runtime.join("storage"),
@@ -345,7 +358,7 @@ pub(crate) fn check_storage(given: &Path) -> Result<(), PlanError> {
 }
 
 fn choose_sizes(
-    args: &UpArgs,
+    options: &JobOptions,
     storage: &Path,
     nodes: u16,
     is_here: bool,
@@ -360,7 +373,7 @@ fn choose_sizes(
         Some(size) => Ok(size),
         None => Ok(default),
     };
-    let (shared, local) = (choose("shared", args.shared)?, choose("local", args.local)?);
+    let (shared, local) = (choose("shared", options.shared)?, choose("local", options.local)?);
     // Other hosts look at their own disks.
     if is_here {
         check_room(storage, shared, local, nodes)?;
@@ -389,13 +402,13 @@ pub(crate) fn check_room(
     Ok(())
 }
 
-fn choose_stripe(args: &UpArgs, nodes: u16) -> Result<Option<StripePolicy>, PlanError> {
-    if args.stripe.is_none() && args.width.is_none() {
+fn choose_stripe(options: &JobOptions, nodes: u16) -> Result<Option<StripePolicy>, PlanError> {
+    if options.stripe.is_none() && options.width.is_none() {
         return Ok(None);
     }
-    let stripe = args.stripe.unwrap_or(STRIPE_BYTES_DEFAULT);
+    let stripe = options.stripe.unwrap_or(STRIPE_BYTES_DEFAULT);
     check_stripe(stripe).map_err(PlanError::Stripe)?;
-    let width = args.width.unwrap_or(0);
+    let width = options.width.unwrap_or(0);
     if width > nodes {
         return Err(PlanError::Width { width, nodes });
     }

@@ -7,8 +7,9 @@ use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use super::program;
+use crate::advice::{Advice, Advise};
 use crate::config::Environment;
+use crate::system::program;
 
 /// The library, as it is built and installed.
 const LIBRARY: &str = "libhayase_mpiio.so";
@@ -59,6 +60,12 @@ impl PreloadError {
                     .to_owned()
             }
         }
+    }
+}
+
+impl Advise for PreloadError {
+    fn advice(&self) -> Option<Advice> {
+        Some(Advice::usage(Some(self.help())))
     }
 }
 

@@ -1,148 +1,24 @@
 //! Bringing up the nodes of a job: all of them, or none. Nodes that are other hosts: [`super::tree`].
 //!
-//! One supervisor per node, all started at once. Its standard input is the *lifeline*: while the
-//! other end (here) is open, the node knows that somebody wants it. `keep` lets it live on its own; an
-//! end without it, also when this process is killed, makes it take everything down. Its standard
-//! output tells progress, one JSON object in a line ([`Said`]).
+//! One supervisor per node ([`super::node_process`]), all started at once.
 
-use std::fs::OpenOptions;
-use std::io::Write;
-use std::os::fd::{AsFd, OwnedFd};
-use std::os::unix::fs::OpenOptionsExt;
-use std::os::unix::process::CommandExt;
-use std::path::PathBuf;
-use std::process::{Child, ChildStdin, Command, Stdio};
+use std::os::fd::AsFd;
 use std::time::{Duration, Instant};
 
 use anyhow::Context;
 use rustix::event::{PollFd, PollFlags, poll};
-use rustix::process::{Pid, Signal, kill_process};
 
-use super::cover::cover;
-use super::lines::Lines;
-use super::network::Hub;
-use super::signals::{Received, Signals};
+use super::node_error::NodeError;
+use super::node_process::{CLEARING_MAX, LOG_LINES, Supervisor};
 use super::tree::Tree;
 use crate::config::Environment;
-use crate::job::{Job, Kind, NodeDir};
+use crate::job::cover::cover;
+use crate::job::{Job, Kind};
 use crate::output::Output;
+use crate::process::signals::{Received, Signals};
 use crate::process::timespec;
 use crate::supervisor::said::{Failure, Ready, Said};
-
-/// Lines of a log that are shown when a node does not come up.
-const LOG_LINES: usize = 12;
-
-/// How long supervisors may take to clear away after a failed start.
-pub(crate) const CLEARING_MAX: Duration = Duration::from_secs(10);
-
-/// Why the nodes did not come up.
-#[derive(Debug, thiserror::Error)]
-pub(crate) enum NodeError {
-    /// One of them said so, or ended.
-    #[error("node {node} did not come up: {what}{}", quote(.tail))]
-    NotUp {
-        /// Which.
-        node: u16,
-        /// In words.
-        what: String,
-        /// What it knew to do about it.
-        help: Option<String>,
-        /// The last lines of its log.
-        tail: Vec<String>,
-    },
-    /// Not all were ready in time.
-    #[error("no answer from node {} within {} s{}", list(.nodes), .after.as_secs(), quote(.tail))]
-    Late {
-        /// Which.
-        nodes: Vec<u16>,
-        /// How long was waited.
-        after: Duration,
-        /// The last lines of the first one's log.
-        tail: Vec<String>,
-    },
-    /// Its host can not be reached.
-    #[error("node {node} did not come up: {host}: {what}{}", quote_stderr(.tail))]
-    NotReached {
-        /// Which.
-        node: u16,
-        /// Its host.
-        host: String,
-        /// In words.
-        what: String,
-        /// The last lines that ssh or srun printed.
-        tail: Vec<String>,
-    },
-    /// Not all hosts were ready in time.
-    #[error("no answer from {} within {} s{}", .hosts.join(", "), .after.as_secs(), unmade(.silent))]
-    LateHosts {
-        /// Which.
-        hosts: Vec<String>,
-        /// Those of them that have not even made their directories.
-        silent: Vec<String>,
-        /// How long was waited.
-        after: Duration,
-    },
-    /// Somebody wanted us to stop.
-    #[error("interrupted by {0:?} while the nodes came up; nothing was left behind")]
-    Interrupted(Signal),
-}
-
-impl NodeError {
-    /// What the user can try next.
-    pub(crate) fn help(&self) -> Option<String> {
-        match self {
-            Self::NotUp { help, .. } => {
-                help.clone().or(Some("`hayase doctor` checks what this machine can do".to_owned()))
-            }
-            Self::Late { .. } | Self::LateHosts { .. } => {
-                Some("allow more time with --timeout SECONDS".to_owned())
-            }
-            Self::NotReached { host, tail, .. } => Some(unreached_help(host, tail)),
-            Self::Interrupted(_) => None,
-        }
-    }
-}
-
-/// A log's end, below the message.
-fn quote(tail: &[String]) -> String {
-    quote_as("the end of its log", tail)
-}
-
-fn quote_stderr(tail: &[String]) -> String {
-    quote_as("its last output", tail)
-}
-
-fn quote_as(what: &str, tail: &[String]) -> String {
-    if tail.is_empty() {
-        return String::new();
-    }
-    let lines: Vec<_> = tail.iter().map(|line| format!("    {line}")).collect();
-    format!("\n  {what}:\n{}", lines.join("\n"))
-}
-
-fn unmade(silent: &[String]) -> String {
-    if silent.is_empty() {
-        return String::new();
-    }
-    format!("; {} did not even make its directories", silent.join(", "))
-}
-
-fn unreached_help(host: &str, tail: &[String]) -> String {
-    let is_missing = |line: &String| line.contains("not found") || line.contains("No such file");
-    if tail.iter().any(is_missing) {
-        return "install hayase at the same path on every host, or name its place there with \
-                --remote-hayase PATH"
-            .to_owned();
-    }
-    format!(
-        "every host must reach the others without a password: try `ssh -o BatchMode=yes {host} true`; \
-         with --fanout 4096 only this host starts the others"
-    )
-}
-
-fn list(nodes: &[u16]) -> String {
-    nodes.iter().map(u16::to_string).collect::<Vec<_>>().join(", ")
-}
+use crate::system::network::Hub;
 
 /// A job whose nodes are up and still depend on this process.
 #[derive(Debug)]
@@ -157,17 +33,6 @@ pub(crate) struct Launched {
     supervisors: Vec<Supervisor>,
     /// Of nodes that are other hosts.
     tree: Option<Tree>,
-}
-
-/// A supervisor that this process started.
-#[derive(Debug)]
-pub(crate) struct Supervisor {
-    child: Child,
-    lifeline: Option<ChildStdin>,
-    /// What it says.
-    pub(crate) lines: Lines,
-    has_spoken: bool,
-    ready: Option<Ready>,
 }
 
 /// Starts all nodes and waits until each is ready. On failure everything is taken down again.
@@ -307,7 +172,7 @@ impl Launched {
     /// Cuts the lifelines and waits until the nodes have cleared away, or kills them.
     fn abandon(&mut self) {
         for supervisor in &mut self.supervisors {
-            supervisor.lifeline = None;
+            supervisor.cut();
         }
         if let Some(tree) = &mut self.tree {
             tree.end();
@@ -317,105 +182,5 @@ impl Launched {
             supervisor.cut_and_wait(deadline);
         }
         crate::job::clean_unless_needed(&self.job);
-    }
-}
-
-impl Supervisor {
-    /// Starts the supervisor of a node of this machine. `signals` are those that this process blocks.
-    pub(crate) fn spawn(
-        job: &Job,
-        node: u16,
-        hub: Option<PathBuf>,
-        signals: &Signals,
-    ) -> anyhow::Result<Self> {
-        let path = job.dir.node(node).log("supervisor");
-        let log = OpenOptions::new()
-            .append(true)
-            .create(true)
-            .mode(0o600)
-            .open(&path)
-            .with_context(|| format!("open {}", path.display()))?;
-        let mut command = Command::new("/proc/self/exe");
-        command.arg0("hayase").arg("node").arg("--job-dir").arg(job.dir.path());
-        command.arg("--node").arg(node.to_string());
-        if let Some(hub) = hub {
-            command.arg("--hub").arg(hub);
-        }
-        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(log).current_dir("/");
-        signals.unblock_in(&mut command);
-        let mut child = command.spawn().context("start a node's supervisor")?;
-        let lifeline = child.stdin.take();
-        let stdout = child.stdout.take().expect("stdout is a pipe");
-        let lines = Lines::new(OwnedFd::from(stdout)).context("listen to a node")?;
-        Ok(Self { child, lifeline, lines, has_spoken: false, ready: None })
-    }
-
-    /// What it has said, or that it ended without a word. `dir` is its node's.
-    pub(crate) fn hear(&mut self, dir: &NodeDir) -> Option<Said> {
-        while let Some(line) = self.lines.next() {
-            match serde_json::from_str(&line) {
-                Ok(said) => {
-                    self.has_spoken = true;
-                    return Some(said);
-                }
-                Err(_) => tracing::warn!("a supervisor said: {line}"),
-            }
-        }
-        if self.has_spoken || !self.lines.is_at_end() {
-            return None;
-        }
-        self.has_spoken = true;
-        let tail = dir.last_lines("supervisor", LOG_LINES);
-        let what = "its supervisor ended".to_owned();
-        Some(Said::Failed(Failure { what, help: None, tail }))
-    }
-
-    /// Lets the node live on its own.
-    pub(crate) fn let_go(&mut self) {
-        if let Some(mut lifeline) = self.lifeline.take()
-            && let Err(error) = lifeline.write_all(b"keep\n")
-        {
-            tracing::warn!("let a node go: {error}");
-        }
-    }
-
-    /// Waits for its end.
-    pub(crate) fn wait(&mut self) {
-        let _ = self.child.wait();
-    }
-
-    /// Waits for its end; a signal that comes meanwhile is passed on to it.
-    pub(crate) fn outlast(&mut self, signals: &Signals) {
-        while !self.lines.is_at_end() {
-            let mut fds = [
-                PollFd::from_borrowed_fd(signals.as_fd(), PollFlags::IN),
-                PollFd::from_borrowed_fd(self.lines.as_fd(), PollFlags::IN),
-            ];
-            if let Err(error) = poll(&mut fds, None)
-                && error != rustix::io::Errno::INTR
-            {
-                tracing::warn!("poll: {error}");
-                break;
-            }
-            while self.lines.next().is_some() {}
-            if signals.next().is_some() {
-                let _ = kill_process(Pid::from_child(&self.child), Signal::TERM);
-            }
-        }
-        self.wait();
-    }
-
-    /// Cuts its lifeline and waits until the node has cleared away, or kills it.
-    pub(crate) fn cut_and_wait(&mut self, deadline: Instant) {
-        self.lifeline = None;
-        // Its output ends with it: no need to poll for the end of the process.
-        while !self.lines.is_at_end() && crate::process::wait_readable(self.lines.as_fd(), deadline)
-        {
-            while self.lines.next().is_some() {}
-        }
-        if !self.lines.is_at_end() {
-            let _ = self.child.kill();
-        }
-        self.wait();
     }
 }

@@ -9,25 +9,13 @@ use rustix::process::Signal;
 use serde::Serialize;
 
 use super::drain::{Left, drain};
-use super::tree::{Answer, Session, WAY_MAX, end_here};
-use crate::job::{
-    Job, JobError, Kept, Removable, clean, detach_areas, forget_kept_node, ledgers, left_names,
-};
+use super::end_node::{LAST_BREATH, ROUND_MAX, end_here, leave_ended};
+use super::tree::{Answer, Session, WAY_MAX};
+use crate::job::{Job, JobError, Kept, Removable, clean, detach_areas, ledgers};
 use crate::output::Output;
 use crate::process::{Handle, wait_ended};
 use crate::supervisor::control::{Call, Reply, Request};
 use crate::supervisor::orphans;
-use crate::wiring::resume::{expect_unused, keep_node};
-
-/// How long a node may take for its mounts, and again for everything else.
-pub(crate) const ROUND_MAX: Duration = Duration::from_secs(30);
-
-/// How long a server may take to end after its supervisor has.
-const SERVER_END_MAX: Duration = Duration::from_secs(10);
-const SERVER_END_STEP: Duration = Duration::from_millis(50);
-
-/// How long a supervisor may take to end after it said that all is done.
-pub(crate) const LAST_BREATH: Duration = Duration::from_secs(5);
 
 /// What is to become of the bytes.
 #[derive(Clone, Copy, Debug, Default)]
@@ -213,32 +201,6 @@ pub(crate) fn stop_here(job: &Job, how: How<'_>, output: &Output) -> Stopped {
         stopped.is_kept_of(job);
     }
     stopped
-}
-
-/// Leaves the storage of a node whose supervisor has ended to `hayase resume`, and, if it `is_all`, nothing else of it. Answers
-/// what went wrong; then its directory stays too.
-pub(crate) fn leave_ended(job: &Job, node: u16, is_all: bool) -> Vec<String> {
-    let (uid, own) = (job.settings.uid, rustix::process::geteuid().as_raw());
-    if uid != own {
-        // The user of the job could not read what another user writes here.
-        return vec![format!("only user {uid}, whose job it is, can end it: nothing was changed")];
-    }
-    // A server ends by itself after its supervisor, and writes until then.
-    let until = Instant::now() + SERVER_END_MAX;
-    while left_names::is_served(&job.settings, node) {
-        if Instant::now() > until {
-            return vec!["its server still runs: nothing was changed".to_owned()];
-        }
-        std::thread::sleep(SERVER_END_STEP);
-    }
-    if let Err(error) = expect_unused(&job.settings, node) {
-        return vec![format!("{error:#}; then call `hayase down` again")];
-    }
-    let notes = keep_node(&job.settings, node);
-    if notes.is_empty() && is_all {
-        forget_kept_node(job, node);
-    }
-    notes
 }
 
 impl Stopped {

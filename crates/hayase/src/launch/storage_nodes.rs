@@ -6,6 +6,7 @@
 use hayase_layout::{Groups, GroupsError};
 
 use super::hosts::{HostsError, parse_list};
+use crate::advice::{Advice, Advise};
 
 /// Why a text names no storage nodes of this job.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
@@ -54,6 +55,12 @@ impl StorageNodesError {
                  nodes are numbered from 0",
             ),
         }
+    }
+}
+
+impl Advise for StorageNodesError {
+    fn advice(&self) -> Option<Advice> {
+        Some(Advice::usage(self.help().map(str::to_owned)))
     }
 }
 

@@ -29,7 +29,6 @@ mod split;
 mod up;
 pub(crate) mod way;
 
-pub(crate) use answer::{WAY_MAX, end_here};
 pub(crate) use message::Answer;
-pub(crate) use session::{JOIN_PATIENCE, Session};
+pub(crate) use session::{JOIN_PATIENCE, Session, WAY_MAX};
 pub(crate) use up::Tree;

@@ -12,6 +12,7 @@ use std::time::{Duration, Instant};
 use anyhow::Context;
 
 use super::{Measured, text};
+use crate::advice::{Advice, Advise};
 use crate::wiring::status::server_status;
 
 /// A whole question; longer ones are dropped.
@@ -75,6 +76,12 @@ impl ListenError {
             io::ErrorKind::PermissionDenied => Some("choose a port from 1024 up"),
             _ => None,
         }
+    }
+}
+
+impl Advise for ListenError {
+    fn advice(&self) -> Option<Advice> {
+        Some(Advice::failure(self.help().map(str::to_owned)))
     }
 }
 

@@ -5,7 +5,7 @@ use std::io::{self, IsTerminal};
 use clap::{ArgAction, ColorChoice, ValueEnum};
 use tracing::level_filters::LevelFilter;
 
-use crate::commands::headings::GLOBAL;
+use super::headings::GLOBAL;
 
 /// As typed.
 #[derive(Clone, Copy, Debug, Default, clap::Args)]

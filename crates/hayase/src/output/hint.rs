@@ -2,12 +2,10 @@
 
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 
-use crate::exit::advice;
-
 /// `hayase: what: why` and, in a line of its own, what to try.
-pub(crate) fn failure(error: &anyhow::Error) -> String {
+pub(crate) fn failure(error: &anyhow::Error, help: Option<&str>) -> String {
     let mut text = format!("hayase: {}", chain(error));
-    if let Some(help) = advice(error).help {
+    if let Some(help) = help {
         text.push_str(&format!("\n  try: {help}"));
     }
     text
@@ -56,23 +54,25 @@ fn repeats(before: &str, text: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::commands::error_types::advice;
     use crate::job::JobError;
 
     #[test]
     fn causes_come_once_and_help_last() {
         let error = anyhow::Error::from(JobError::NoneRunning).context("outer");
+        let help = advice(&error).help;
         assert_eq!(
-            failure(&error),
+            failure(&error, help.as_deref()),
             "hayase: outer: no job of this user is running here\n  \
              try: start one with `hayase up` or `hayase run -- CMD`"
         );
         let error = anyhow::anyhow!("inner").context("outer: inner");
-        assert_eq!(failure(&error), "hayase: outer: inner");
+        assert_eq!(failure(&error, None), "hayase: outer: inner");
         let error = anyhow::anyhow!("open x: refused").context("open");
-        assert_eq!(failure(&error), "hayase: open x: refused");
+        assert_eq!(failure(&error, None), "hayase: open x: refused");
         let error = anyhow::anyhow!("open s3://x/: refused").context("open the tier");
-        assert_eq!(failure(&error), "hayase: open s3://x/: refused");
+        assert_eq!(failure(&error, None), "hayase: open s3://x/: refused");
         let error = anyhow::anyhow!("no such bucket").context("open the tier");
-        assert_eq!(failure(&error), "hayase: open the tier: no such bucket");
+        assert_eq!(failure(&error, None), "hayase: open the tier: no such bucket");
     }
 }

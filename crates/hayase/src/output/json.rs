@@ -3,7 +3,8 @@
 use serde::Serialize;
 use serde_json::json;
 
-use crate::exit::{Status, advice, status_of};
+use crate::advice::Advice;
+use crate::exit::Status;
 
 /// A result, indented.
 pub(crate) fn document<T: Serialize>(value: &T) -> anyhow::Result<Vec<u8>> {
@@ -30,13 +31,13 @@ pub(crate) fn wrong_usage(text: &str) -> String {
 }
 
 /// `{"error": {"message", "causes", "help", "exit"}}` in one line.
-pub(crate) fn failure(error: &anyhow::Error) -> String {
+pub(crate) fn failure(error: &anyhow::Error, advice: &Advice) -> String {
     let causes: Vec<_> = error.chain().skip(1).map(ToString::to_string).collect();
     let error = json!({
         "message": error.to_string(),
         "causes": causes,
-        "help": advice(error).help,
-        "exit": status_of(error).code(),
+        "help": advice.help,
+        "exit": advice.status().code(),
     });
     json!({ "error": error }).to_string()
 }

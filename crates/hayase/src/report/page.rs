@@ -5,11 +5,12 @@ use std::fmt::{Display, Write};
 use hayase_layout::ByteCount;
 
 use super::JobReport;
+use super::escape::escaped;
 use super::plot::{self, Line};
 use super::series::{self, Points};
-use crate::commands::status::NodeStatus;
 use crate::count::counted;
 use crate::moment;
+use crate::status::NodeStatus;
 use crate::supervisor::control::DaemonState;
 use crate::wiring::status::{AreaMoved, CacheServed, Sample, Served};
 
@@ -43,12 +44,6 @@ pub(super) fn html(report: &JobReport) -> String {
     unknown(&mut page, report);
     page.0 += "</body></html>\n";
     page.0
-}
-
-/// Text that means nothing to a browser.
-pub(super) fn escaped(text: &str) -> String {
-    let text = text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;");
-    text.replace('"', "&quot;")
 }
 
 /// Pieces of the page.
@@ -477,10 +472,10 @@ mod tests {
     use std::net::Ipv4Addr;
 
     use super::*;
-    use crate::commands::status::tests::status_of;
     use crate::job::Kind;
     use crate::job::ledgers::NotDurable;
     use crate::launch::drain::Left;
+    use crate::status::tests::status_of;
 
     fn report(nodes: u16) -> JobReport {
         let kind = Kind::Namespaces { subnet: Ipv4Addr::new(10, 1, 2, 0) };

@@ -4,6 +4,7 @@ use std::fmt::Write;
 
 use hayase_layout::ByteCount;
 
+use super::escape::escaped;
 use super::series::Points;
 use crate::moment;
 
@@ -46,7 +47,7 @@ pub(super) fn svg(what: &str, begin_ms: u64, lines: &[Line]) -> Option<String> {
     let scale = Scale { begin_ms, end_ms, top: (row * rows) as f64 };
     let mut svg = format!(
         "<svg viewBox=\"0 0 {WIDTH} {HEIGHT}\" role=\"img\" aria-label=\"{}\">\n",
-        super::page::escaped(what)
+        escaped(what)
     );
     for index in 0..=rows {
         let y = scale.y((row * index) as f64);
@@ -120,7 +121,7 @@ fn draw(svg: &mut String, index: usize, line: &Line, scale: &Scale) {
 fn legend(lines: &[Line]) -> String {
     let mut text = "<p class=\"legend\">".to_owned();
     for (index, line) in lines.iter().enumerate() {
-        let name = super::page::escaped(&line.name);
+        let name = escaped(&line.name);
         let _ = write!(text, "<span><i class=\"c{index}\"></i>{name}</span> ");
     }
     text + "</p>\n"

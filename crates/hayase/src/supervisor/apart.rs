@@ -5,7 +5,7 @@ use std::num::NonZeroU64;
 
 use anyhow::Context;
 
-use crate::cpu_budget::group::{self, Group};
+use crate::cpu_budget::group::Group;
 use crate::interrupts::{self, Machine, Moved};
 use crate::job::{Kind, NodeDir, Settings};
 
@@ -87,17 +87,5 @@ impl Apart {
         let mut notes: Vec<String> = self.moved.take().map(Moved::give_back).unwrap_or_default();
         notes.extend(self.group.take().and_then(|group| group.remove().err()));
         notes
-    }
-}
-
-/// Takes back what a supervisor had set up that was killed.
-pub(crate) fn end_killed(settings: &Settings, dir: &NodeDir) {
-    if settings.move_interrupts {
-        interrupts::give_back_left(Machine::this());
-    }
-    if let Some(path) = dir.group()
-        && let Err(error) = group::remove(&path)
-    {
-        tracing::warn!("{error}");
     }
 }

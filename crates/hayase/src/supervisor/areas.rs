@@ -12,8 +12,8 @@ use anyhow::Context;
 use rustix::mount::{UnmountFlags, unmount};
 
 use crate::job::{Settings, remove_link};
-use crate::launch::mounts::{is_mount_point, is_ours, top_at};
-use crate::launch::{holders, program};
+use crate::system::mounts::{is_mount_point, is_ours, top_at};
+use crate::system::{holders, program};
 
 /// An unmount that fails without a holder to be seen is tried again this often.
 const QUIET_RETRIES: u32 = 5;

@@ -16,6 +16,7 @@ use serde::{Deserialize, Serialize};
 
 use super::said::Ready;
 use crate::job::NodeDir;
+use crate::wiring::areas::Room;
 
 /// Longest line in either direction.
 const LINE_BYTES_MAX: u64 = 256 << 10;
@@ -88,15 +89,6 @@ pub(crate) struct NodeState {
     pub(crate) mount_restarts: u32,
     /// Room in `local`; `None` where it is a directory without a limit of its own.
     pub(crate) local: Option<Room>,
-}
-
-/// Room in an area, in bytes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct Room {
-    /// Used and free.
-    pub(crate) total: u64,
-    /// Left to write.
-    pub(crate) free: u64,
 }
 
 /// One child of a supervisor.

@@ -12,9 +12,10 @@ use rustix::process::Signal;
 
 use super::control::DaemonState;
 use super::said::{DaemonSaid, Failure, MountTold};
+use crate::advice::{Advice, Advise};
 use crate::job::JobDir;
-use crate::launch::lines::Lines;
-use crate::launch::signals::Signals;
+use crate::process::lines::Lines;
+use crate::process::signals::Signals;
 use crate::process::{Handle, ProcessId, wait_ended};
 
 /// Lines of its log that are shown when it does not start.
@@ -211,6 +212,12 @@ impl Daemon {
 #[derive(Debug, thiserror::Error)]
 #[error("{}", .0.what)]
 pub(crate) struct DaemonFailed(pub(crate) Failure);
+
+impl Advise for DaemonFailed {
+    fn advice(&self) -> Option<Advice> {
+        Some(Advice::failure(self.0.help.clone()))
+    }
+}
 
 /// What a daemon does first: it ends when the supervisor `parent` does, however that ends.
 pub(crate) fn depend_on(parent: Option<i32>) -> anyhow::Result<()> {

@@ -9,8 +9,8 @@ use rustix::process::Signal;
 
 use super::control::{Caller, ControlSocket, Request};
 use crate::job::NodeDir;
-use crate::launch::lines::Lines;
-use crate::launch::signals::{ENDING, Signals};
+use crate::process::lines::Lines;
+use crate::process::signals::{ENDING, Signals};
 use crate::process::timespec;
 
 /// What the launcher writes when the node may live without it.

@@ -22,11 +22,11 @@ use super::restarts::{RESTARTS_MAX, Restarts};
 use super::said::{Failure, MountTold, Ready, Said};
 use crate::config::Environment;
 use crate::exit::Status;
-use crate::job::{JobDir, Kind, NodeDir, Settings, SupervisorRecord};
-use crate::launch::network::Hub;
-use crate::launch::{addresses, namespaces, storage_kind};
+use crate::job::{JobDir, Kind, NodeDir, Settings, SupervisorRecord, addresses};
 use crate::output::Output;
 use crate::process::ProcessId;
+use crate::system::network::Hub;
+use crate::system::{namespaces, storage_kind};
 use crate::wiring::areas::NodeAreas;
 
 /// How long a daemon that did not come up again may take to end.
@@ -293,7 +293,7 @@ impl Keeper {
     fn finish(&mut self) -> anyhow::Result<()> {
         if let (Some(stripe), 0) = (self.settings.stripe, self.node) {
             let shared = self.settings.shared_mount(0);
-            crate::commands::layout::set(&shared, stripe)?;
+            crate::layout_attribute::set(&shared, stripe)?;
         }
         // Without storage it is the mount's second face.
         if self.settings.has_storage(self.node) {
@@ -515,7 +515,7 @@ impl Keeper {
             End::Failed(error) => {
                 tracing::error!("{error:#}");
                 let told = error.downcast_ref::<DaemonFailed>().map(|failed| failed.0.clone());
-                let failure = told.unwrap_or_else(|| Failure::new(&error, Vec::new()));
+                let failure = told.unwrap_or_else(|| Failure::new(&error, output));
                 // Said first: the log that it quotes is about to go.
                 let _ = output.line(&Said::Failed(failure));
                 self.tear_down(Fate::Remove, None);

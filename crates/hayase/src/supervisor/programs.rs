@@ -10,10 +10,10 @@ use std::time::Duration;
 
 use rustix::process::Signal;
 
+use crate::job::MARK_VARIABLE;
 use crate::job::Settings;
-use crate::launch::enter::MARK_VARIABLE;
-use crate::launch::namespaces::mount_namespace;
 use crate::process::{Handle, ProcessId, all, ancestry, wait_ended};
+use crate::system::namespaces::mount_namespace;
 
 /// How long a program may take to end after SIGTERM.
 const TERM_PATIENCE: Duration = Duration::from_millis(500);

@@ -4,6 +4,8 @@ use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 
+use crate::output::Output;
+
 /// A line on standard output of `hayase node`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
@@ -75,8 +77,9 @@ pub(crate) struct Failure {
 }
 
 impl Failure {
-    /// From an error, with its help.
-    pub(crate) fn new(error: &anyhow::Error, tail: Vec<String>) -> Self {
-        Self { what: format!("{error:#}"), help: crate::exit::advice(error).help, tail }
+    /// From an error, with what `output` knows to try.
+    pub(crate) fn new(error: &anyhow::Error, output: &Output) -> Self {
+        let help = output.advice(error).help;
+        Self { what: format!("{error:#}"), help, tail: Vec::new() }
     }
 }

@@ -3,17 +3,25 @@
 //! The supervisor makes the images, before the server opens what is in one of them and after it has
 //! ended; so the images outlive the server and their mounts go with the supervisor's namespace.
 
-use std::ffi::OsStr;
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use anyhow::Context;
 use hayase_layout::ByteCount;
 use hayase_store::{Area, AreaError, CountedArea, ImageArea, MountedArea};
+use serde::{Deserialize, Serialize};
 
 use crate::job::{JobDir, Settings};
-use crate::supervisor::control::Room;
-use crate::supervisor::discard::discard;
+use crate::system::discard::discard;
+
+/// Room in an area, in bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Room {
+    /// Used and free.
+    pub(crate) total: u64,
+    /// Left to write.
+    pub(crate) free: u64,
+}
 
 /// What was made for one node.
 #[derive(Debug)]
@@ -96,21 +104,4 @@ pub(crate) fn open_shared(
     } else {
         Box::new(CountedArea::open(&root, settings.shared)?)
     })
-}
-
-/// Frees loop devices whose images lie below `place`: those of a job that died in a way that left
-/// its mounts. A device that is still mounted detaches itself when that ends.
-pub(crate) fn release_devices(place: &Path) {
-    for entry in fs::read_dir("/sys/block").into_iter().flatten().flatten() {
-        let Ok(image) = fs::read_to_string(entry.path().join("loop/backing_file")) else {
-            continue;
-        };
-        if !Path::new(image.trim_end()).starts_with(place) {
-            continue;
-        }
-        let device = Path::new("/dev").join(entry.file_name());
-        let search = OsStr::new("/usr/sbin:/sbin:/usr/bin:/bin");
-        let Some(losetup) = crate::launch::program::find("losetup", search) else { return };
-        let _ = std::process::Command::new(losetup).arg("--detach").arg(device).output();
-    }
 }

@@ -6,7 +6,7 @@ use std::path::Path;
 
 use hayase_fuse::{PassthroughState, probe_passthrough};
 
-use crate::launch::namespaces;
+use crate::system::namespaces;
 
 /// Mounts an empty file system for a moment, out of sight where we may; says why it does not work.
 pub(crate) fn try_out(is_privileged: bool, scratch: &Path) -> Result<(), String> {

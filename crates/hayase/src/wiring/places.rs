@@ -14,8 +14,8 @@ use hayase_stage::{Place, Selection};
 use hayase_tier::s3::{ConditionalWrites, S3Settings, SettingsError};
 use hayase_tier::{Gfarm, Key, Memory, Owner, Posix, S3, TierError};
 
-use crate::job::{Registry, TierSettings};
-use crate::launch::cover;
+use crate::advice::{Advice, Advise};
+use crate::job::{Registry, TierSettings, cover};
 
 /// Longest URL of a file that a mount of gfarm2fs tells.
 const URL_BYTES_MAX: usize = 8192;
@@ -132,6 +132,12 @@ impl PlaceError {
             Self::NoDirectory(path) => Self::NoTree(path),
             other => other,
         }
+    }
+}
+
+impl Advise for PlaceError {
+    fn advice(&self) -> Option<Advice> {
+        Some(Advice::usage(self.help()))
     }
 }
 

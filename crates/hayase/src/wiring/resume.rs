@@ -17,8 +17,8 @@ use rustix::mount::{UnmountFlags, unmount};
 
 use super::places;
 use crate::job::{Settings, is_ours, ledgers};
-use crate::launch::mounts::is_mount_point;
-use crate::launch::{holders, open_files};
+use crate::system::mounts::is_mount_point;
+use crate::system::{holders, open_files};
 
 pub(crate) use hayase_server::{Resumed, Resuming};
 
@@ -306,6 +306,8 @@ fn kept_places(settings: &Settings, node: u16) -> impl Iterator<Item = PathBuf> 
 
 #[cfg(test)]
 mod tests {
+    use std::process::{Command, Stdio};
+
     use rustix::mount::{MountFlags, mount};
 
     use super::*;
@@ -320,13 +322,19 @@ mod tests {
             }
         }
         let held = std::fs::File::create(root.path().join("held")).unwrap();
-        let mut holder =
-            std::process::Command::new("sleep").arg("0.2").stdin(held).spawn().unwrap();
+        let mut holder = Command::new("cat").stdin(Stdio::piped()).stdout(held).spawn().unwrap();
+        let stdin = holder.stdin.take();
         assert_eq!(unmount(root.path(), UnmountFlags::empty()), Err(Errno::BUSY));
         let points = [root.path().to_owned()];
         let who = wait_until_unused(&points, Duration::ZERO).unwrap_err().to_string();
         assert!(who.contains(&format!("{} (", holder.id())) && who.contains("end these"), "{who}");
+        // It lets go while it is waited for, or before.
+        let lets_go = std::thread::spawn(move || {
+            std::thread::sleep(4 * LET_GO_STEP);
+            drop(stdin);
+        });
         wait_until_unused(&points, LET_GO_WAIT).unwrap();
+        lets_go.join().unwrap();
         holder.wait().unwrap();
         assert_eq!(unmount_unused(root.path()).unwrap(), Unmounted::Done);
         let again = unmount_unused(root.path()).unwrap_err();

@@ -9,8 +9,8 @@ use tokio::signal::unix::{SignalKind, signal};
 
 use super::areas::open_shared;
 use super::places;
+use crate::job::addresses;
 use crate::job::{FsyncAt, JobDir, KernelProfile, Settings, TransportName, random};
-use crate::launch::addresses;
 use crate::metrics::listener;
 
 /// Serves until a signal ends it; calls `ready` once, when every server of the job is known.

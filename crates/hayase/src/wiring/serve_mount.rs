@@ -12,8 +12,8 @@ use hayase_layout::{NodeId, ServerId};
 use tokio::signal::unix::{SignalKind, signal};
 
 use crate::job::{JobDir, KernelProfile as Asked, MmapShared, Names, Settings};
-use crate::launch::mounts::MOUNT_NAME;
 use crate::supervisor::said::{DaemonSaid, MountTold};
+use crate::system::mounts::MOUNT_NAME;
 
 /// How long a busy mount is waited for when a signal ends us; then it is detached.
 const BUSY_PATIENCE: Duration = Duration::from_millis(100);

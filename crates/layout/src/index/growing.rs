@@ -8,8 +8,8 @@ use std::{ops::Range, sync::Arc};
 
 use super::{
     Index, IndexError, Logged,
+    judged::Judged,
     layer::{Layer, Source},
-    same_view::Judged,
 };
 use crate::{ByteCount, Record, View, ViewId};
 

@@ -1,4 +1,5 @@
-//! Reading with the view that wrote: one stretch of one part, whatever the number of blocks.
+//! Reading with the view that wrote: one stretch of one part, whatever the number of blocks. Of one layer; of several:
+//! [`super::judged`].
 //!
 //! A record through a view holds the bytes of its window behind each other. Where nothing else ever wrote
 //! one of these bytes (the record is *alone*), whoever reads through an equal view needs no lookup per
@@ -8,13 +9,12 @@
 
 use std::{
     collections::HashMap,
-    sync::{Arc, Mutex, OnceLock, PoisonError},
+    sync::{Arc, OnceLock},
 };
 
 use super::{
     boxes::Boxes,
     family::{Family, Member, Pattern},
-    layer::Layer,
 };
 use crate::{
     Epoch, Extent, GlobalOffset, LocalExtent, LocalOffset, Run, StreamExtent, StreamMap,
@@ -50,54 +50,35 @@ struct Stretch {
     is_alone: OnceLock<bool>,
 }
 
-/// Which records of one layer are alone in the others too, as far as that was asked: by layer, view, record.
-#[derive(Clone, Debug, Default)]
-pub(super) struct Judged(Arc<Mutex<HashMap<[usize; 3], bool>>>);
-
-impl Judged {
-    fn get_or_init(&self, record: [usize; 3], judge: impl FnOnce() -> bool) -> bool {
-        let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        *known.entry(record).or_insert_with(judge)
-    }
-}
-
-/// Where the first bytes of `window` lie, as many as one record holds alone.
-pub(super) fn find(
-    view: &View,
-    window: StreamExtent,
-    layers: &[Arc<Layer>],
-    judged: &Judged,
-) -> Option<(u32, LocalExtent)> {
-    // What is told in two layers is told longer in the later one.
-    let (nth, found) = layers
-        .iter()
-        .enumerate()
-        .rev()
-        .find_map(|(nth, layer)| Some((nth, layer.same_view().at(view, window)?)))?;
-    let At { view, slot, record, stretch, both } = found;
-    let is_alone = || stretch.is_alone(view, layers[nth].families());
-    if !*stretch.is_alone.get_or_init(is_alone) {
-        return None;
-    }
-    let others = || layers.iter().enumerate().filter(|(other, _)| *other != nth);
-    let is_alone = || others().all(|(_, layer)| stretch.is_alone(view, layer.families()));
-    if layers.len() > 1 && !judged.get_or_init([nth, slot, record], is_alone) {
-        return None;
-    }
-    let to_place = |at: StreamOffset| stretch.place.0 + (at.0 - stretch.window.start().0);
-    let local = LocalExtent::within_valid(to_place(both.start()), to_place(both.end()));
-    Some((stretch.part, local))
-}
-
 /// The record that holds the first byte of a window.
-struct At<'a> {
+pub(super) struct At<'a> {
     view: &'a Arc<View>,
     /// Which view and record, in its layer.
-    slot: usize,
-    record: usize,
+    pub(super) slot: usize,
+    pub(super) record: usize,
     stretch: &'a Stretch,
     /// What is in the window too.
     both: StreamExtent,
+}
+
+impl At<'_> {
+    /// Whether no record of its own layer has one of its bytes, but itself; found once.
+    pub(super) fn is_alone_in_layer(&self, families: &Boxes<Family>) -> bool {
+        *self.stretch.is_alone.get_or_init(|| self.is_alone(families))
+    }
+
+    /// Whether no record of these has one of its bytes, but itself.
+    pub(super) fn is_alone(&self, families: &Boxes<Family>) -> bool {
+        self.stretch.is_alone(self.view, families)
+    }
+
+    /// Its part, and where the bytes that are in the window lie there.
+    pub(super) fn place(&self) -> (u32, LocalExtent) {
+        let Self { stretch, both, .. } = self;
+        let to_place = |at: StreamOffset| stretch.place.0 + (at.0 - stretch.window.start().0);
+        let local = LocalExtent::within_valid(to_place(both.start()), to_place(both.end()));
+        (stretch.part, local)
+    }
 }
 
 impl SameView {
@@ -129,7 +110,8 @@ impl SameView {
         slot
     }
 
-    fn at(&self, view: &View, window: StreamExtent) -> Option<At<'_>> {
+    /// The record through an equal view in which the window begins.
+    pub(super) fn at(&self, view: &View, window: StreamExtent) -> Option<At<'_>> {
         let (view, slot) = self.views.get_key_value(view)?;
         let all = &self.stretches[*slot];
         let behind = all.partition_point(|stretch| stretch.window.start() <= window.start());

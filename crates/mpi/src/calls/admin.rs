@@ -12,38 +12,38 @@ use hayase_layout::{ByteCount, Epoch};
 use crate::{error::Error, open_files::OpenFile, pointers::Out};
 
 pub(crate) fn get_size(file: &OpenFile, size: Out<'_, i64>) -> Result<(), Error> {
-    size.set(file.size()? as i64);
+    size.set(file.bytes.size()? as i64);
     Ok(())
 }
 
 pub(crate) fn set_size(file: &OpenFile, size: i64) -> Result<(), Error> {
-    let published = file.container.publish(Durability::Written);
+    let published = file.bytes.container.publish(Durability::Written);
     let behind = |epoch: Epoch| Epoch(epoch.0 + 1); // what was written before belongs to an earlier one
     let epoch = begin_epoch(file, size, |epoch| {
-        file.container.advance(epoch)?;
-        Ok(file.container.set_size(bytes(size)?, behind(epoch))?)
+        file.bytes.container.advance(epoch)?;
+        Ok(file.bytes.container.set_size(bytes(size)?, behind(epoch))?)
     })?;
     if file.comm.rank() > 0 {
-        file.container.learn_size(bytes(size)?, behind(epoch))?;
+        file.bytes.container.learn_size(bytes(size)?, behind(epoch))?;
     }
     Ok(published?)
 }
 
 pub(crate) fn preallocate(file: &OpenFile, size: i64) -> Result<(), Error> {
-    let published = file.container.publish(Durability::Written);
+    let published = file.bytes.container.publish(Durability::Written);
     begin_epoch(file, size, |epoch| {
-        file.container.advance(epoch)?;
-        Ok(file.container.preallocate(bytes(size)?)?)
+        file.bytes.container.advance(epoch)?;
+        Ok(file.bytes.container.preallocate(bytes(size)?)?)
     })?;
     if file.comm.rank() > 0 {
-        file.container.learn_preallocated(bytes(size)?)?;
+        file.bytes.container.learn_preallocated(bytes(size)?)?;
     }
     Ok(published?)
 }
 
 /// What was written is durable, and others see it; what others published is seen from here on.
 pub(crate) fn sync(file: &OpenFile) -> Result<(), Error> {
-    let published = file.container.publish(Durability::Durable);
+    let published = file.bytes.container.publish(Durability::Durable);
     begin_epoch(file, 0, |_| Ok(()))?;
     Ok(published?)
 }
@@ -51,15 +51,15 @@ pub(crate) fn sync(file: &OpenFile) -> Result<(), Error> {
 pub(crate) fn set_atomicity(file: &OpenFile, flag: c_int) -> Result<(), Error> {
     file.exchanges.set_atomic(flag != 0);
     // What was written before is seen by whoever reads in the new mode.
-    let published = file.container.publish(Durability::Written);
+    let published = file.bytes.container.publish(Durability::Written);
     begin_epoch(file, 0, |_| Ok(()))?;
     published?;
-    file.set_atomic(flag != 0);
+    file.bytes.set_atomic(flag != 0);
     Ok(())
 }
 
 pub(crate) fn get_atomicity(file: &OpenFile, flag: Out<'_, c_int>) -> Result<(), Error> {
-    flag.set(c_int::from(file.is_atomic()));
+    flag.set(c_int::from(file.bytes.is_atomic()));
     Ok(())
 }
 
@@ -77,7 +77,7 @@ fn begin_epoch(
     size: i64,
     act: impl FnOnce(Epoch) -> Result<(), Error>,
 ) -> Result<Epoch, Error> {
-    let own = [file.container.proposed_epoch().0, size as u64];
+    let own = [file.bytes.container.proposed_epoch().0, size as u64];
     let mut acted = Ok(());
     let answer = file.comm.members().ask(own, |all| {
         if all.iter().any(|[_, other]| *other != size as u64) {
@@ -85,9 +85,9 @@ fn begin_epoch(
         }
         // Rank 0 looks for writers outside of the group, now that everybody is here: what a process published
         // before, by another handle, is seen.
-        let looked = file.look();
+        let looked = file.bytes.look();
         let proposed = all.iter().map(|[epoch, _]| *epoch).max().unwrap_or(0);
-        let epoch = Epoch(proposed.max(file.container.proposed_epoch().0));
+        let epoch = Epoch(proposed.max(file.bytes.container.proposed_epoch().0));
         acted = looked.and_then(|()| act(epoch));
         let code = acted.as_ref().err().map_or(0, Error::code);
         [epoch.0.to_le_bytes(), (code as u64).to_le_bytes()].concat()
@@ -95,9 +95,9 @@ fn begin_epoch(
     let [epoch, code] =
         two_words(&answer).ok_or(Error::argument("processes say different sizes"))?;
     if file.comm.rank() > 0 {
-        file.set_stale();
+        file.bytes.set_stale();
     }
-    file.container.advance(Epoch(epoch))?;
+    file.bytes.container.advance(Epoch(epoch))?;
     of_rank_0(acted, code).map(|()| Epoch(epoch))
 }
 
@@ -123,7 +123,7 @@ pub(super) fn on_rank_0(
         };
         [value.to_le_bytes(), (code as u64).to_le_bytes()].concat()
     })?;
-    file.set_stale();
+    file.bytes.set_stale();
     let [value, code] = two_words(&answer).ok_or(Error::internal("rank 0 told too little"))?;
     of_rank_0(done, code).map(|()| value)
 }

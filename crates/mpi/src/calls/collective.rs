@@ -2,15 +2,14 @@
 //!
 //! Each writes its own part, without a word to the others: nothing has to be exchanged, so nothing is waited
 //! for. (MPI promises no synchronisation in these calls.) A read is the same, except where processes read
-//! parts for each other ([`crate::exchange`]).
+//! parts for each other ([`crate::collective_read`]).
 //! Source: MPI 4.1, sections 14.4.2 and 14.4.3.
-
-use std::sync::Arc;
 
 use super::independent::{self, finish};
 use crate::{
+    collective_read::{self, Ask},
     error::Error,
-    exchange::{self, Ask, Step},
+    exchange::Step,
     memory::{Memory, Region},
     open_files::OpenFile,
     pointers::{OutObject, Status},
@@ -53,10 +52,10 @@ pub(crate) fn write_all(
 
 /// Reads at `offset` etypes.
 pub(super) fn load_at(file: &OpenFile, offset: i64, memory: Memory) -> Moved {
-    let view = file.view();
+    let view = file.cursor.view();
     let stream = view.stream(offset);
     let ask = memory.region().and_then(|region| Ok(Ask { view, stream: stream?, region }));
-    exchange::read(file, ask)
+    collective_read::read(file, ask)
 }
 
 /// Reads at the individual pointer, which advances by what was read.
@@ -69,14 +68,9 @@ pub(super) fn load(file: &OpenFile, memory: Memory) -> Moved {
     let len = region.as_ref().map_or(0, Region::len);
     // Not locked while others are waited for: another thread may be what they wait for. So the pointer
     // advances by all of it at first.
-    let (view, stream) = {
-        let mut state = file.state();
-        let position = state.position;
-        state.position = position.saturating_add(len);
-        (Arc::clone(&state.view), position)
-    };
-    let moved = exchange::read_as(file, step, region.map(|region| Ask { view, stream, region }));
-    let mut state = file.state();
-    state.position = state.position.saturating_sub(len - moved.bytes.min(len));
+    let (view, stream) = file.cursor.advance(len);
+    let ask = region.map(|region| Ask { view, stream, region });
+    let moved = collective_read::read_as(file, step, ask);
+    file.cursor.give_back(len - moved.bytes.min(len));
     moved
 }

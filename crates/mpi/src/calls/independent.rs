@@ -3,11 +3,13 @@
 //! The rest of the reads and writes are these, with another way to say where, or when they are over.
 //! Source: MPI 4.1, sections 14.4.2 and 14.4.3.
 
+use std::sync::Arc;
+
 use crate::{
     error::Error,
     library::requests::set_status,
     memory::Memory,
-    open_files::OpenFile,
+    open_files::{OpenFile, cursor::advance},
     pointers::{OutObject, Status},
     transfer::{self, Moved},
 };
@@ -54,7 +56,7 @@ pub(super) fn finish(moved: Moved, status: OutObject<'_, Status>) -> Result<(), 
 
 /// Reads at `offset` etypes.
 pub(super) fn load_at(file: &OpenFile, offset: i64, memory: Memory) -> Moved {
-    let view = file.view();
+    let view = file.cursor.view();
     Moved::of(|| {
         let mut region = memory.region()?;
         Ok(transfer::read(file, &view, view.stream(offset)?, &mut region))
@@ -63,7 +65,7 @@ pub(super) fn load_at(file: &OpenFile, offset: i64, memory: Memory) -> Moved {
 
 /// Writes at `offset` etypes.
 pub(super) fn store_at(file: &OpenFile, offset: i64, memory: Memory) -> Moved {
-    let view = file.view();
+    let view = file.cursor.view();
     Moved::of(|| {
         let region = memory.region()?;
         require_etypes(region.len(), view.etype_size)?;
@@ -76,11 +78,11 @@ pub(super) fn load(file: &OpenFile, memory: Memory) -> Moved {
     Moved::of(|| {
         let mut region = memory.region()?;
         // Locked meanwhile: nobody knows before where the pointer will be.
-        let mut state = file.state();
-        let view = std::sync::Arc::clone(&state.view);
-        let moved = transfer::read(file, &view, state.position, &mut region);
-        state.position += moved.bytes;
-        Ok(moved)
+        Ok(file.cursor.locked(|view, position| {
+            let moved = transfer::read(file, view, *position, &mut region);
+            *position += moved.bytes;
+            moved
+        }))
     })
 }
 
@@ -88,14 +90,11 @@ pub(super) fn load(file: &OpenFile, memory: Memory) -> Moved {
 pub(super) fn store(file: &OpenFile, memory: Memory) -> Moved {
     Moved::of(|| {
         let region = memory.region()?;
-        let (view, position) = {
-            let mut state = file.state();
-            require_etypes(region.len(), state.view.etype_size)?;
-            let position = state.position;
-            state.position = position.saturating_add(region.len());
-            (std::sync::Arc::clone(&state.view), position)
-        };
-        Ok(transfer::write(file, &view, position, &region))
+        let (view, stream) = file.cursor.locked(|view, position| {
+            require_etypes(region.len(), view.etype_size)?;
+            Ok::<_, Error>((Arc::clone(view), advance(position, region.len())))
+        })?;
+        Ok(transfer::write(file, &view, stream, &region))
     })
 }
 

@@ -8,7 +8,7 @@
 //! Source: MPI 4.1, sections 14.2.1 to 14.2.3.
 
 use std::{
-    ffi::{CStr, CString, c_int},
+    ffi::{CString, c_int},
     hash::{BuildHasher, RandomState},
     os::unix::ffi::OsStrExt,
     path::{Path, PathBuf},
@@ -21,20 +21,20 @@ use hayase_container::{
 use hayase_layout::{NodeId, Rank};
 
 use super::admin::on_rank_0;
-use crate::abi::ompi;
 use crate::{
     abi::{AmodeBits, Handle},
-    error::{Error, raise},
+    error::Error,
     exchange::Exchanges,
-    exports::{original, outside},
-    flat::{Presence, flatten},
-    library::{self, Communicator, meeting::Members},
-    open_files::{self, OpenFile, Parts},
+    flat::{Flatten, Presence, flatten},
+    handlers::{raise, raise_on_none},
+    library::{self, Communicator, files, meeting::Members},
+    open_files::{self, Cursor, OpenFile, SplitCall},
     pointers::{Out, Text},
     real,
-    selection::{Decision, Flatten, Settings, hint_flatten, hint_round_bytes},
+    selection::{Decision, Settings, hint_flatten, hint_round_bytes},
+    shared_bytes::SharedBytes,
     shared_pointer::SharedPointer,
-    trace,
+    stderr,
 };
 
 mod plan;
@@ -62,25 +62,6 @@ pub(crate) fn open(
     }
 }
 
-/// Through the handler that files have before they are open, that of `MPI_FILE_NULL`.
-fn raise_on_none(error: &Error) -> c_int {
-    let (Ok(abi), Ok(objects)) = (library::abi(), library::objects()) else {
-        error.tell();
-        return error.code();
-    };
-    if abi.name != ompi::ABI.name {
-        return raise(objects.file_null, error);
-    }
-    // Open MPI takes MPI_File_call_errhandler of MPI_FILE_NULL for a mistake, and ends the program. What fails
-    // by itself calls the handler: with a code of its own, that there is no such file.
-    error.tell();
-    outside(|| original::File_delete(Text::of(NO_FILE), objects.info_null));
-    error.code()
-}
-
-/// Nothing can be there.
-const NO_FILE: &CStr = c"/proc/self/fd/no such file";
-
 fn try_open(
     comm: Handle,
     path: &Path,
@@ -100,7 +81,7 @@ fn try_open(
                 Told::Taken(plan)
             }
             Err(error) => {
-                trace::say(&format!("{}: {error}", path.display()));
+                stderr::say(&format!("{}: {error}", path.display()));
                 refused = is_refused(path, &error).then_some(error);
                 if refused.is_some() { Told::Refused } else { Told::Passed }
             }
@@ -122,22 +103,22 @@ fn try_open(
     };
     let Own { container, is_current, mut handle, .. } = opened?;
     let exchanges = Exchanges::new(plan.exchange, plan.round_bytes, &plan.nodes, comm.rank());
-    let file = OpenFile::new(Parts {
+    let file = OpenFile {
         presence: Presence::in_container(container.container().inside()),
         path: std::path::absolute(path).unwrap_or_else(|_| path.to_owned()),
         amode,
         comm,
         shared: SharedPointer::new(&container.container().stub(), plan.key),
-        container,
-        is_current,
+        bytes: SharedBytes::new(container, is_current, plan.consistency),
+        cursor: Cursor::new(),
+        split: SplitCall::default(),
         exchanges,
         delete_on_close: amode & library::abi()?.amode.delete_on_close != 0,
         flatten: plan.flatten,
-        consistency: plan.consistency,
-    });
+    };
     if let Err(error) = append(&file) {
         // All fail alike.
-        original::File_close(Out::of(&mut handle));
+        files::close(Out::of(&mut handle));
         file.into_comm().free()?;
         return Err(error);
     }
@@ -159,7 +140,7 @@ fn not_by_all(opened: Result<Own, Error>) -> Result<Option<c_int>, Error> {
     if code != 0 {
         return Ok(Some(code)); // the library has called the handler
     }
-    original::File_close(Out::of(&mut handle));
+    files::close(Out::of(&mut handle));
     Err(elsewhere())
 }
 
@@ -312,7 +293,7 @@ fn open_stub(stub: &Path, amode: c_int, info: Handle, handle: &mut Handle) -> Re
     let name = CString::new(stub.as_os_str().as_bytes());
     let name = name.map_err(|_| Error::argument("a path with a zero in it"))?;
     let alone = library::objects()?.comm_self;
-    let code = original::File_open(alone, Text::of(&name), amode, info, Out::of(handle));
+    let code = files::open(alone, Text::of(&name), amode, info, Out::of(handle));
     code.ok_or(Error::missing("MPI_File_open"))
 }
 
@@ -322,10 +303,10 @@ fn append(file: &OpenFile) -> Result<(), Error> {
         return Ok(());
     }
     let end = on_rank_0(file, || {
-        let end = file.size()?;
+        let end = file.bytes.size()?;
         file.shared.set(end).map(|()| end)
     })?;
-    file.state().position = end;
+    file.cursor.set_position(end);
     Ok(())
 }
 
@@ -334,20 +315,20 @@ pub(crate) fn close(fh: Out<'_, Handle>) -> Option<c_int> {
     let handle = fh.get()?;
     let file = open_files::find(handle)?;
     // What was written is published, by all.
-    let closed = file.container.close(Durability::Written).map_err(Error::from);
+    let closed = file.bytes.container.close(Durability::Written).map_err(Error::from);
     // Rank 0 may join parts; in an area it does not, and programs may write the file as soon as it is closed.
-    if file.comm.rank() != 0 || file.container.container().is_in_area() {
-        file.leave();
+    if file.comm.rank() != 0 || file.bytes.container.container().is_in_area() {
+        file.presence.leave();
     }
     if let Err(error) = &closed {
         // While the handle has its error handler.
         raise(handle, error);
     }
     open_files::remove(handle);
-    let code = original::File_close(fh).unwrap_or(0);
+    let code = files::close(fh).unwrap_or(0);
     let common = file.comm.members().agree(closed.is_ok().into());
     let ended = common.and_then(|common| end(&file, common != 0));
-    file.leave();
+    file.presence.leave();
     // Another thread may still be in a call on it, against MPI's word; then the copy stays.
     if let Some(file) = std::sync::Arc::into_inner(file)
         && let Err(error) = file.into_comm().free()
@@ -364,35 +345,35 @@ pub(crate) fn close(fh: Out<'_, Handle>) -> Option<c_int> {
 /// there is stays a container: `hayase container check` tells what is missing.
 fn end(file: &OpenFile, is_whole: bool) -> Result<(), Error> {
     let forgotten = match file.comm.rank() {
-        0 if file.container.access() != Access::Read => file.shared.forget(),
+        0 if file.bytes.container.access() != Access::Read => file.shared.forget(),
         _ => Ok(()),
     };
     if file.delete_on_close {
         let delete = || {
             // The last of the group. NFS and gfarm2fs keep a removed file that is open, and its directory with it.
-            file.leave();
+            file.presence.leave();
             Ok(Container::delete(&file.path).map(|()| 0)?)
         };
         return on_rank_0(file, delete).map(|_| ());
     }
     if file.flatten == Flatten::Close && is_whole {
         let flat = || {
-            file.leave(); // the last of the group
+            file.presence.leave(); // the last of the group
             flatten(&file.path).map(|_| 0)
         };
         return on_rank_0(file, flat).map(|_| ());
     }
-    if file.comm.rank() == 0 && file.container.access() != Access::Read {
+    if file.comm.rank() == 0 && file.bytes.container.access() != Access::Read {
         // The file is the same without; the next to open it reads less with it. Until that is done nobody makes a
         // flat file of it.
-        match file.container.container().compact_when_many() {
+        match file.bytes.container.container().compact_when_many() {
             Ok(done) => {
                 if let Some(why) = done.and_then(|done| done.not_joined) {
-                    trace::say(&format!("{}: its parts stay apart: {why}", file.path.display()));
+                    stderr::say(&format!("{}: its parts stay apart: {why}", file.path.display()));
                 }
             }
             Err(error) => {
-                trace::say(&format!("{}: its indexes stay apart: {error}", file.path.display()));
+                stderr::say(&format!("{}: its indexes stay apart: {error}", file.path.display()));
             }
         }
     }
@@ -416,12 +397,10 @@ pub(crate) fn delete(filename: Text<'_>, _info: Handle) -> Option<c_int> {
     }
 }
 
-/// Files that a program forgot to close keep what was written. Always passed on.
-pub(crate) fn finalize() -> Option<c_int> {
+/// MPI is about to end: files that a program forgot to close keep what was written.
+pub(crate) fn finalize() {
     publish_all();
     library::copies::end();
-    trace::report();
-    None
 }
 
 /// A program that gives up leaves what it has written so far. Always passed on.
@@ -432,8 +411,8 @@ pub(crate) fn abort() -> Option<c_int> {
 
 fn publish_all() {
     for file in open_files::all() {
-        if let Err(error) = file.container.publish(Durability::Written) {
-            trace::say(&format!("{} was not closed: {error}", file.path.display()));
+        if let Err(error) = file.bytes.container.publish(Durability::Written) {
+            stderr::say(&format!("{} was not closed: {error}", file.path.display()));
         }
     }
 }

@@ -7,12 +7,9 @@ use std::ffi::c_int;
 use crate::{error::Error, library::abi, open_files::OpenFile, pointers::Out, view::FileView};
 
 pub(crate) fn seek(file: &OpenFile, offset: i64, whence: c_int) -> Result<(), Error> {
-    let (view, now) = {
-        let state = file.state();
-        (std::sync::Arc::clone(&state.view), state.position / state.view.etype_size)
-    };
+    let (view, now) = file.cursor.position();
     let target = target(file, &view, offset, whence, now)?;
-    file.state().position = view.stream(target as i64)?;
+    file.cursor.set_position(view.stream(target as i64)?);
     Ok(())
 }
 
@@ -28,7 +25,7 @@ pub(super) fn target(
     let base = match whence {
         whence if whence == abi.seek_set => 0,
         whence if whence == abi.seek_cur => now,
-        whence if whence == abi.seek_end => view.end(file.size()?),
+        whence if whence == abi.seek_end => view.end(file.bytes.size()?),
         _ => return Err(Error::argument(format!("whence {whence}"))),
     };
     let target = base.checked_add_signed(offset);
@@ -36,8 +33,7 @@ pub(super) fn target(
 }
 
 pub(crate) fn get_position(file: &OpenFile, offset: Out<'_, i64>) -> Result<(), Error> {
-    let state = file.state();
-    offset.set((state.position / state.view.etype_size) as i64);
+    offset.set(file.cursor.position().1 as i64);
     Ok(())
 }
 
@@ -46,7 +42,7 @@ pub(crate) fn get_byte_offset(
     offset: i64,
     displacement: Out<'_, i64>,
 ) -> Result<(), Error> {
-    let view = file.view();
+    let view = file.cursor.view();
     let place = view.map.place(view.stream(offset)?);
     let far = || Error::argument(format!("offset {offset} is outside of every file"));
     displacement.set(place.ok_or_else(far)? as i64);

@@ -4,8 +4,8 @@
 
 use super::independent::{finish, require_etypes};
 use crate::{
+    collective_read::{self, Ask},
     error::Error,
-    exchange::{self, Ask},
     memory::{Memory, Region},
     open_files::OpenFile,
     pointers::{Out, OutObject, Status},
@@ -55,7 +55,7 @@ pub(crate) fn seek_shared(
     let target = file
         .shared
         .get()
-        .and_then(|now| super::seek::target(file, &file.view(), offset, whence, now));
+        .and_then(|now| super::seek::target(file, &file.cursor.view(), offset, whence, now));
     let answer = match (&target, file.comm.rank()) {
         (Ok(target), 0) => file.shared.set(*target),
         _ => Ok(()),
@@ -81,9 +81,9 @@ pub(super) fn store(file: &OpenFile, memory: Memory) -> Moved {
 pub(super) fn load_ordered(file: &OpenFile, memory: Memory) -> Moved {
     Moved::of(|| {
         let (etypes, region) = in_order(file, memory)?;
-        let view = file.view();
+        let view = file.cursor.view();
         let stream = etypes.saturating_mul(view.etype_size);
-        Ok(exchange::read(file, region.map(|region| Ask { view, stream, region })))
+        Ok(collective_read::read(file, region.map(|region| Ask { view, stream, region })))
     })
 }
 
@@ -97,12 +97,12 @@ pub(super) fn store_ordered(file: &OpenFile, memory: Memory) -> Moved {
 type Transfer = fn(&OpenFile, u64, &mut Region) -> Moved;
 
 fn read_etypes(file: &OpenFile, etypes: u64, region: &mut Region) -> Moved {
-    let view = file.view();
+    let view = file.cursor.view();
     transfer::read(file, &view, etypes.saturating_mul(view.etype_size), region)
 }
 
 fn write_etypes(file: &OpenFile, etypes: u64, region: &mut Region) -> Moved {
-    let view = file.view();
+    let view = file.cursor.view();
     if let Err(error) = require_etypes(region.len(), view.etype_size) {
         return error.into();
     }
@@ -113,7 +113,7 @@ fn write_etypes(file: &OpenFile, etypes: u64, region: &mut Region) -> Moved {
 fn at_next(file: &OpenFile, memory: Memory, transfer: Transfer) -> Moved {
     Moved::of(|| {
         let mut region = memory.region()?;
-        let etypes = region.len() / file.view().etype_size;
+        let etypes = region.len() / file.cursor.view().etype_size;
         let start = file.shared.fetch_add(etypes)?;
         Ok(transfer(file, start, &mut region))
     })
@@ -123,7 +123,7 @@ fn at_next(file: &OpenFile, memory: Memory, transfer: Transfer) -> Moved {
 /// A process whose arguments are wrong takes part with nothing. The outer error is one of all.
 fn in_order(file: &OpenFile, memory: Memory) -> Result<(u64, Result<Region, Error>), Error> {
     let region = memory.region();
-    let etypes = region.as_ref().map_or(0, |region| region.len() / file.view().etype_size);
+    let etypes = region.as_ref().map_or(0, |region| region.len() / file.cursor.view().etype_size);
     let all = file.comm.gather(etypes)?;
     let start = match file.comm.rank() {
         0 => file.shared.fetch_add(all.iter().sum()),

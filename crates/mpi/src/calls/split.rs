@@ -9,21 +9,10 @@ use crate::{
     error::Error,
     library::requests::set_status,
     memory::Memory,
-    open_files::OpenFile,
+    open_files::{OpenFile, Split},
     pointers::{Address, OutObject, Status},
     transfer::Moved,
 };
-
-/// Which call has begun.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Split {
-    ReadAtAll,
-    ReadAll,
-    ReadOrdered,
-    WriteAtAll,
-    WriteAll,
-    WriteOrdered,
-}
 
 pub(crate) fn read_at_all_begin(file: &OpenFile, offset: i64, memory: Memory) -> Result<(), Error> {
     begin(file, Split::ReadAtAll, || collective::load_at(file, offset, memory))
@@ -60,25 +49,23 @@ pub(crate) fn end(
     _buffer: Address,
     status: OutObject<'_, Status>,
 ) -> Result<(), Error> {
-    let begun = file.state().split.take_if(|(begun, _)| *begun == split);
-    match begun {
-        Some((_, bytes)) => set_status(status, bytes),
+    match file.split.end(split) {
+        Some(bytes) => set_status(status, bytes),
         None => Err(Error::usual(ErrorClass::Io, format!("{split:?} has not begun"))),
     }
 }
 
 fn begin(file: &OpenFile, split: Split, run: impl FnOnce() -> Moved) -> Result<(), Error> {
-    if let Some((begun, _)) = file.state().split {
+    if let Some(begun) = file.split.begun() {
         let what = format!("{split:?} begins while {begun:?} has not ended");
         return Err(Error::usual(ErrorClass::Io, what));
     }
     let moved = run();
-    file.state().split = Some((split, moved.bytes));
     match moved.error {
-        None => Ok(()),
-        Some(error) => {
-            file.state().split = None;
-            Err(error)
+        None => {
+            file.split.begin(split, moved.bytes);
+            Ok(())
         }
+        Some(error) => Err(error),
     }
 }

@@ -14,9 +14,10 @@ use hayase_layout::{Datatype, Epoch, datatype::order::BlockOrder};
 
 use crate::{
     abi::{ErrorClass, Handle},
-    datatype::parsed,
+    datatype::{self, parsed},
     error::Error,
-    library::{abi, types},
+    library::abi,
+    memory::external32,
     open_files::OpenFile,
     pointers::{DatarepOut, Out, OutObject, Text, Type},
     view::{Datarep, FileView, Map, Types},
@@ -31,7 +32,7 @@ pub(crate) fn set_view(
     _info: Handle,
 ) -> Result<(), Error> {
     file.exchanges.set_view();
-    if let Some((split, _)) = file.state().split {
+    if let Some(split) = file.split.begun() {
         return Err(Error::usual(ErrorClass::Io, format!("a view is set before {split:?} ended")));
     }
     let datarep = Datarep::of(datarep.bytes())?;
@@ -40,7 +41,7 @@ pub(crate) fn set_view(
         displacement => displacement,
     };
     let (unit, tile) = (parsed(etype)?, parsed(filetype)?);
-    let known = file.state().recent.find(displacement, (&unit, &tile), datarep);
+    let known = file.cursor.recent_view(displacement, (&unit, &tile), datarep);
     if let Some(view) = known {
         return set(file, view);
     }
@@ -53,15 +54,15 @@ pub(crate) fn set_view(
     require_ascending(file, "an etype", &unit.datatype)?;
     require_ascending(file, "a filetype", &tile.datatype)?;
     if datarep == Datarep::External32 {
-        types::require_external_size(etype, etype_size)?;
-        types::require_external_size(filetype, tile.datatype.size())?;
+        external32::require_size(etype, etype_size)?;
+        external32::require_size(filetype, tile.datatype.size())?;
     }
-    let declare = |view: &hayase_layout::View| file.container.declare_view(view);
+    let declare = |view: &hayase_layout::View| file.bytes.container.declare_view(view);
     let map = Map::new(displacement, &tile.datatype, declare)?;
-    let held = (types::hold(etype)?, types::hold(filetype)?);
+    let held = (datatype::hold(etype)?, datatype::hold(filetype)?);
     let types = Some(Types { held, parsed: (unit, tile) });
     let view = Arc::new(FileView { displacement, types, datarep, etype_size, map });
-    file.state().recent.keep(&view);
+    file.cursor.keep_view(&view);
     set(file, view)
 }
 
@@ -78,7 +79,7 @@ fn current_displacement(file: &OpenFile) -> Result<i64, Error> {
     let [is_known, etypes] =
         file.comm.tell([u64::from(found.is_ok()), *found.as_ref().unwrap_or(&0)])?;
     found?;
-    let view = file.view();
+    let view = file.cursor.view();
     let place = view.map.place(etypes.saturating_mul(view.etype_size)).filter(|_| is_known == 1);
     place
         .map(|place| place as i64)
@@ -93,7 +94,7 @@ fn require_ascending(file: &OpenFile, what: &str, datatype: &Datatype) -> Result
     }
     match datatype.block_order() {
         BlockOrder::Decreasing => refused("that goes backwards"),
-        BlockOrder::Overlapping if file.container.access() != Access::Read => {
+        BlockOrder::Overlapping if file.bytes.container.access() != Access::Read => {
             refused("that selects bytes twice, of a file that may be written")
         }
         BlockOrder::Overlapping | BlockOrder::Disjoint => Ok(()),
@@ -102,11 +103,9 @@ fn require_ascending(file: &OpenFile, what: &str, datatype: &Datatype) -> Result
 
 /// All pointers begin at its start, and a new epoch.
 fn set(file: &OpenFile, view: Arc<FileView>) -> Result<(), Error> {
-    file.container.advance(Epoch(file.container.epoch().0 + 1))?;
+    file.bytes.container.advance(Epoch(file.bytes.container.epoch().0 + 1))?;
     file.shared.begin_generation();
-    let mut state = file.state();
-    state.view = view;
-    state.position = 0;
+    file.cursor.set_view(view);
     Ok(())
 }
 
@@ -117,16 +116,16 @@ pub(crate) fn get_view(
     filetype: OutObject<'_, Type>,
     datarep: DatarepOut<'_>,
 ) -> Result<(), Error> {
-    let view = file.view();
+    let view = file.cursor.view();
     match &view.types {
         Some(Types { held: (unit, tile), .. }) => {
-            types::give(unit, etype)?;
-            types::give(tile, filetype)?;
+            datatype::give(unit, etype)?;
+            datatype::give(tile, filetype)?;
         }
         None => {
-            let byte = types::hold(crate::library::objects()?.byte)?;
-            types::give(&byte, etype)?;
-            types::give(&byte, filetype)?;
+            let byte = datatype::hold(crate::library::objects()?.byte)?;
+            datatype::give(&byte, etype)?;
+            datatype::give(&byte, filetype)?;
         }
     }
     displacement.set(view.displacement);
@@ -140,7 +139,7 @@ pub(crate) fn get_type_extent(
     extent: Out<'_, i64>,
 ) -> Result<(), Error> {
     // In every representation that a container takes, a type is as long as in memory.
-    types::require_type(datatype)?;
-    extent.set(types::extent(datatype)?.1);
+    datatype::require_type(datatype)?;
+    extent.set(datatype::extent(datatype)?.1);
     Ok(())
 }

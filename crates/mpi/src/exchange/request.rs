@@ -8,7 +8,7 @@
 //! ```
 //!
 //! All numbers are LEB128. Regular pieces are one run, whatever their number; the answer has the bytes of all
-//! pieces one behind the other. Both ends are of one build: what can not be read is an error, and no more.
+//! pieces one behind the other, then a byte that says whether they count. Both ends are of one build: what can not be read is an error, and no more.
 
 use hayase_container::Wanted;
 use hayase_layout::{ByteCount, LocalExtent, LocalOffset, NodeId, Writer, WriterId};
@@ -16,6 +16,14 @@ use hayase_layout::{ByteCount, LocalExtent, LocalOffset, NodeId, Writer, WriterI
 /// The bytes can not have been written by [`encode`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Malformed;
+
+/// The byte behind an answer whose bytes count; 0 behind others.
+pub(crate) const IS_READ: u8 = 1;
+
+/// Bytes of the answer to a request for `wanted_bytes`, with the byte that says whether they count.
+pub(crate) fn answer_len(wanted_bytes: u64) -> usize {
+    if wanted_bytes == 0 { 0 } else { wanted_bytes as usize + 1 }
+}
 
 /// What is asked, with the writers that its pieces have by number.
 #[derive(Debug, Default, PartialEq, Eq)]

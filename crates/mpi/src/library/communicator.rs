@@ -16,7 +16,7 @@ use super::{
     waiting::begin,
 };
 use crate::{
-    abi::{Handle, HandleWidth},
+    abi::Handle,
     error::Error,
     pointers::{Group, OutObject},
 };
@@ -237,17 +237,4 @@ fn copy_of(comm: Handle) -> Result<Handle, Error> {
     let copy = begun?.wait()?;
     // SAFETY: made just now.
     Ok(unsafe { Handle::new(copy) })
-}
-
-/// Whether a file can be opened on it: not the null communicator, and no intercommunicator.
-pub(super) fn is_usable(comm: Handle) -> Result<bool, Error> {
-    let abi = super::abi()?;
-    let is_zero_pointer = abi.handle_width == HandleWidth::Pointer && comm.raw() == 0;
-    if is_zero_pointer || abi.handle(comm) == objects()?.comm_null {
-        return Ok(false);
-    }
-    let mut is_inter: c_int = 0;
-    // SAFETY: a variable of ours.
-    done(unsafe { mpi::Comm_test_inter(comm, &raw mut is_inter) }, "MPI_Comm_test_inter")?;
-    Ok(is_inter == 0)
 }

@@ -1,6 +1,7 @@
-//! The originals that are called and not taken, with their types in C.
+//! The functions of the MPI library that are called here, with their types in C.
 //!
-//! Here: one table. Not here: what is asked of them (the rooms beside this one).
+//! Here: one table. Not here: what is asked of them (the other rooms of [`crate::library`], [`crate::datatype`]); what
+//! the program's own calls are passed on to (`crate::exports`).
 
 #![expect(unsafe_code, reason = "the library's functions")]
 #![expect(clippy::too_many_arguments, reason = "they are MPI's")]
@@ -9,20 +10,21 @@ use std::ffi::{CStr, c_char, c_int, c_void};
 
 use crate::{
     abi::Handle,
+    pointers::{Out, Text},
     real::{Original, symbol_name},
 };
 
 /// Called with a generalized request's state when it is waited for (MPI 4.1, section 13.2).
-pub(super) type QueryFunction = extern "C" fn(state: *mut c_void, status: *mut c_void) -> c_int;
+pub(crate) type QueryFunction = extern "C" fn(state: *mut c_void, status: *mut c_void) -> c_int;
 /// When it is freed.
-pub(super) type FreeFunction = extern "C" fn(state: *mut c_void) -> c_int;
+pub(crate) type FreeFunction = extern "C" fn(state: *mut c_void) -> c_int;
 /// When it is cancelled.
-pub(super) type CancelFunction = extern "C" fn(state: *mut c_void, complete: c_int) -> c_int;
+pub(crate) type CancelFunction = extern "C" fn(state: *mut c_void, complete: c_int) -> c_int;
 /// When a type with an attribute is copied (MPI 4.1, section 7.7.4).
-pub(super) type CopyAttribute =
+pub(crate) type CopyAttribute =
     extern "C" fn(Handle, c_int, *mut c_void, *mut c_void, *mut c_void, *mut c_int) -> c_int;
 /// When it is freed. Of a communicator both have the same form.
-pub(super) type DeleteAttribute = extern "C" fn(Handle, c_int, *mut c_void, *mut c_void) -> c_int;
+pub(crate) type DeleteAttribute = extern "C" fn(Handle, c_int, *mut c_void, *mut c_void) -> c_int;
 
 macro_rules! functions {
     ($($name:ident($($arg:ident: $ty:ty),* $(,)?);)*) => {
@@ -35,7 +37,7 @@ macro_rules! functions {
             /// # Safety
             /// Every pointer is valid for what MPI does with it.
             #[expect(non_snake_case, reason = "the names are MPI's")]
-            pub(super) unsafe fn $name($($arg: $ty),*) -> Option<c_int> {
+            pub(crate) unsafe fn $name($($arg: $ty),*) -> Option<c_int> {
                 static ORIGINAL: Original = Original::new();
                 const NAME: &CStr = symbol_name(concat!("PMPI_", stringify!($name), "\0"));
                 // SAFETY: the library's function of this name has these parameters; an `int` handle is half a register.
@@ -47,6 +49,10 @@ macro_rules! functions {
 }
 
 functions! {
+    File_open(comm: Handle, name: Text<'_>, amode: c_int, info: Handle, fh: Out<'_, Handle>);
+    File_close(fh: Out<'_, Handle>);
+    File_delete(name: Text<'_>, info: Handle);
+    File_call_errhandler(fh: Handle, code: c_int);
     Comm_rank(comm: Handle, rank: *mut c_int);
     Comm_size(comm: Handle, size: *mut c_int);
     Comm_test_inter(comm: Handle, flag: *mut c_int);

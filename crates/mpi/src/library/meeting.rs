@@ -10,11 +10,13 @@
 use std::ffi::c_int;
 
 use super::{
-    communicator::is_usable,
-    done, functions as mpi, objects,
+    abi, done, functions as mpi, objects,
     waiting::{Begun, begin},
 };
-use crate::{abi::Handle, error::Error};
+use crate::{
+    abi::{Handle, HandleWidth},
+    error::Error,
+};
 
 /// The first message of an answer: its length, and as much of it as has room. Most answers have, and one short
 /// message is as fast as a shorter one.
@@ -198,4 +200,17 @@ impl<const N: usize> Gathering<N> {
     fn wait(self) -> Result<Vec<[u64; N]>, Error> {
         Ok(self.0.wait()?.1)
     }
+}
+
+/// Whether a file can be opened on it: not the null communicator, and no intercommunicator.
+fn is_usable(comm: Handle) -> Result<bool, Error> {
+    let abi = abi()?;
+    let is_zero_pointer = abi.handle_width == HandleWidth::Pointer && comm.raw() == 0;
+    if is_zero_pointer || abi.handle(comm) == objects()?.comm_null {
+        return Ok(false);
+    }
+    let mut is_inter: c_int = 0;
+    // SAFETY: a variable of ours.
+    done(unsafe { mpi::Comm_test_inter(comm, &raw mut is_inter) }, "MPI_Comm_test_inter")?;
+    Ok(is_inter == 0)
 }

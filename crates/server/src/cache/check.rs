@@ -9,7 +9,7 @@ use std::rc::Rc;
 use hayase_layout::InodeId;
 use hayase_store::FileState;
 use hayase_tier::TierError;
-use hayase_wire::message::{Access, Binding, FileKind, PeerReply, PeerRequest, Place, Refused};
+use hayase_wire::message::{Access, Binding, CacheRequest, FileKind, PeerReply, Place, Refused};
 use tokio::time::Instant;
 
 use super::paths::key;
@@ -66,13 +66,13 @@ impl Node {
         if !ino.is_cached() || found.kind != FileKind::Regular {
             return Ok(true);
         }
-        match self.ask(ino.home(), PeerRequest::CacheCheck { ino }).await? {
+        match self.ask(ino.home(), CacheRequest::Check { ino }).await? {
             PeerReply::Ready(true) => return Ok(true),
             PeerReply::Ready(false) => {}
             other => return Err(unexpected(&other)),
         }
         let shard = self.shard_of(place.parent, &place.name);
-        let forget = PeerRequest::CacheForget { place: place.clone(), ino };
+        let forget = CacheRequest::Forget { place: place.clone(), ino };
         self.ask(shard, forget).await?;
         Ok(false)
     }

@@ -11,7 +11,9 @@ use hayase_layout::{InodeId, Layout, NodeId, ServerId};
 use hayase_store::namespace::{EntryRecord, FileKind as StoredKind, Inode};
 use hayase_store::{FileState, LedgerRecord, PendingXattrs, ops};
 use hayase_tier::{EntryKind, Key, ListRequest, Marks, ObjectMeta, Tier, TierError, if_there};
-use hayase_wire::message::{Binding, FileKind, Imported, PeerReply, PeerRequest, Place, Refused};
+use hayase_wire::message::{
+    Binding, CacheRequest, FileKind, Imported, LinkRequest, PeerReply, Place, Refused,
+};
 use tokio::time::Instant;
 
 use super::paths::join;
@@ -160,7 +162,7 @@ impl Node {
         for (shard, entries) in by_shard {
             for entries in entries.chunks(IMPORT_ENTRIES_MAX) {
                 let (entries, age) = (entries.to_vec(), asked.elapsed());
-                let request = PeerRequest::CacheImport { dir, entries, age };
+                let request = CacheRequest::Import { dir, entries, age };
                 self.ask(shard, request).await?;
             }
         }
@@ -202,7 +204,7 @@ impl Node {
             txn.commit().map_err(meta_refused)?;
             let (requester, replaced) = (from, true);
             let place = place.clone();
-            let unlink = PeerRequest::LinkDec { ino, place, requester, replaced };
+            let unlink = LinkRequest::LinkDec { ino, place, requester, replaced };
             self.ask(ino.home(), unlink).await?;
         }
         if let Some(cache) = &self.cache {

@@ -11,7 +11,8 @@ use hayase_layout::{InodeId, ServerId};
 use hayase_store::namespace::IntentKind;
 use hayase_store::{EntryRecord, FileKind, FileState, LedgerRecord, PartId, TierVersion, ops};
 use hayase_wire::message::{
-    Binding, PeerReply, PeerRequest, Place, Refused, Shown, TierVersion as WireVersion,
+    Binding, CacheRequest, InodeRequest, LinkRequest, OperationRequest, PeerReply, Place, Refused,
+    Shown, TierVersion as WireVersion,
 };
 use tokio::time::Instant;
 
@@ -113,7 +114,7 @@ impl Node {
     }
 
     async fn counts_name(self: &Rc<Self>, ino: InodeId, place: &Place) -> Result<bool, Refused> {
-        let asked = PeerRequest::HasName { ino, place: place.clone() };
+        let asked = OperationRequest::HasName { ino, place: place.clone() };
         match self.ask(ino.home(), asked).await? {
             PeerReply::Outcome(has) => Ok(has == Some(true)),
             other => Err(unexpected(&other)),
@@ -137,7 +138,7 @@ impl Node {
     }
 
     pub(super) async fn is_no_more(self: &Rc<Self>, ino: InodeId) -> Result<bool, Refused> {
-        match self.ask(ino.home(), PeerRequest::WhichAreGone(vec![ino])).await? {
+        match self.ask(ino.home(), InodeRequest::WhichAreGone(vec![ino])).await? {
             PeerReply::Gone(gone) => Ok(gone.contains(&ino)),
             other => Err(unexpected(&other)),
         }
@@ -153,7 +154,7 @@ impl Node {
         let path = self.tier_path_of(place).await?;
         let lost = self.membership.lost();
         for server in (0..self.servers).map(ServerId).filter(|server| !lost.contains(server)) {
-            let claims = PeerRequest::CacheClaims { path: path.clone(), except };
+            let claims = CacheRequest::Claims { path: path.clone(), except };
             match self.ask(server, claims).await? {
                 PeerReply::InTier(None) => {}
                 PeerReply::InTier(version) => return Ok(version),
@@ -205,7 +206,7 @@ impl Node {
     ) -> Result<(), Refused> {
         tracing::info!(%ino, %gone, "removed a name that a power cut had given back to a removed file");
         let shard = self.shard_of(place.parent, &place.name);
-        self.ask(shard, PeerRequest::CacheTakeBack { place, gone, ino }).await.map(drop)
+        self.ask(shard, CacheRequest::TakeBack { place, gone, ino }).await.map(drop)
     }
 
     /// Shard: the name, if it is still that of a file that is `gone`, is that of `ino`.
@@ -257,7 +258,7 @@ impl Node {
         let lost = self.membership.lost();
         let asked = |server: &ServerId| *server != self.me && !lost.contains(server);
         for server in (0..self.servers).map(ServerId).filter(asked) {
-            match self.ask(server, PeerRequest::IsSpokenOf { ino, by_renames }).await? {
+            match self.ask(server, OperationRequest::IsSpokenOf { ino, by_renames }).await? {
                 PeerReply::Outcome(Some(false)) => {}
                 PeerReply::Outcome(_) => return Ok(true),
                 other => return Err(unexpected(&other)),
@@ -293,10 +294,10 @@ impl Node {
         tracing::warn!(%ino, name, "a power cut took this name before fsync(2), and the file goes with it");
         let shown = shown(record);
         if let Some(Binding { ino, .. }) = holder.filter(|_| shown != Shown::default()) {
-            self.ask(ino.home(), PeerRequest::CacheStillNamed { ino, path, shown }).await?;
+            self.ask(ino.home(), CacheRequest::StillNamed { ino, path, shown }).await?;
         }
         let (requester, replaced) = (self.node, true);
-        let unlink = PeerRequest::LinkDec { ino, place, requester, replaced };
+        let unlink = LinkRequest::LinkDec { ino, place, requester, replaced };
         self.ask(self.me, unlink).await.map(drop)
     }
 

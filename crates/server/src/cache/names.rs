@@ -16,8 +16,8 @@ use hayase_store::namespace::Inode;
 use hayase_store::{FileState, LedgerRecord, Succession};
 use hayase_tier::{Attributes, Key, ListRequest, ObjectMeta, Tier, TierError, copy_object};
 use hayase_wire::message::{
-    Binding, FileKind, MetaChange, NewNode, PeerReply, PeerRequest, Place, Refused, SetTime,
-    Succession as WirePlace, TierVersion,
+    Binding, CacheRequest, DirectoryRequest, FileKind, MetaChange, NameRequest, NewNode, PeerReply,
+    Place, Refused, SetTime, Succession as WirePlace, TierVersion,
 };
 use tokio::time::Instant;
 
@@ -51,7 +51,7 @@ impl Node {
         place: &Place,
     ) -> Result<Option<Binding>, Refused> {
         let shard = self.shard_of(place.parent, &place.name);
-        match self.ask(shard, PeerRequest::Lookup(place.clone())).await {
+        match self.ask(shard, NameRequest::Lookup(place.clone())).await {
             Ok(PeerReply::Bound(found)) => Ok(Some(found)),
             Ok(other) => Err(unexpected(&other)),
             Err(refused) if refused.errno == libc_errno::ENOENT => Ok(None),
@@ -132,11 +132,11 @@ impl Node {
         match found.kind {
             FileKind::Regular => {} // Its shard hides it.
             FileKind::Directory => {
-                let shards = match self.ask(ino.home(), PeerRequest::DirShards { dir: ino }).await?
-                {
-                    PeerReply::Shards(shards) => shards,
-                    other => return Err(unexpected(&other)),
-                };
+                let shards =
+                    match self.ask(ino.home(), DirectoryRequest::Shards { dir: ino }).await? {
+                        PeerReply::Shards(shards) => shards,
+                        other => return Err(unexpected(&other)),
+                    };
                 if !self.is_empty_here(ino, &shards).await? {
                     return Err(Refused::new(libc_errno::ENOTEMPTY));
                 }
@@ -158,7 +158,7 @@ impl Node {
 
     async fn is_empty_here(self: &Rc<Self>, dir: InodeId, shards: &[u16]) -> Result<bool, Refused> {
         for shard in shards {
-            let list = PeerRequest::List { dir, cookie: 0, bytes: 1, all: false };
+            let list = NameRequest::List { dir, cookie: 0, bytes: 1, all: false };
             match self.ask(hayase_layout::ServerId(*shard), list).await? {
                 PeerReply::Listing { entries, .. } if entries.is_empty() => {}
                 PeerReply::Listing { .. } => return Ok(false),
@@ -196,7 +196,7 @@ impl Node {
         victim: Option<Binding>,
         from: &Place,
         to: &Place,
-    ) -> Result<Option<PeerRequest>, Refused> {
+    ) -> Result<Option<CacheRequest>, Refused> {
         if moved.kind == FileKind::Symlink {
             self.move_link(from, to).await?;
             return Ok(None);
@@ -212,15 +212,15 @@ impl Node {
             }
         }
         let (ino, is_over) = (moved.ino, victim.is_some());
-        let moves = PeerRequest::CacheMove { ino, is_over, over, follows, undo: false };
+        let moves = CacheRequest::Move { ino, is_over, over, follows, undo: false };
         self.ask(ino.home(), moves).await?;
         let (is_over, over, follows) = (false, None, None);
-        Ok(Some(PeerRequest::CacheMove { ino, is_over, over, follows, undo: true }))
+        Ok(Some(CacheRequest::Move { ino, is_over, over, follows, undo: true }))
     }
 
     /// It did not take place, or nobody knows: then the hold ends by itself.
-    pub(crate) async fn undo_rename(self: &Rc<Self>, undo: PeerRequest) {
-        if let PeerRequest::CacheMove { ino, .. } = undo
+    pub(crate) async fn undo_rename(self: &Rc<Self>, undo: CacheRequest) {
+        if let CacheRequest::Move { ino, .. } = undo
             && let Err(error) = self.ask(ino.home(), undo).await
         {
             tracing::warn!(%ino, %error, "a file is not flushed for a while");
@@ -335,7 +335,7 @@ impl Node {
             // Said twice; or a power cut took it from the names, and they were told anew.
             return self.is_there_already(cache, &record);
         }
-        let bury = PeerRequest::CacheBury { place: from.clone(), ino, shown: shown(&record) };
+        let bury = CacheRequest::Bury { place: from.clone(), ino, shown: shown(&record) };
         self.ask(self.shard_of(from.parent, &from.name), bury).await?;
         let overtakes = record.state.is_here() && record.is_over && self.would_overtake(&path);
         let is_in_tier = record.version.is_some() && record.state.is_safe();
@@ -560,7 +560,7 @@ impl Node {
     /// A file is about to be written: all of it is fetched first, however long that takes.
     pub(crate) async fn fetch_for_writing(self: &Rc<Self>, ino: InodeId) -> Result<(), Refused> {
         loop {
-            match self.ask(ino.home(), PeerRequest::CacheFetch { ino }).await? {
+            match self.ask(ino.home(), CacheRequest::Fetch { ino }).await? {
                 PeerReply::Ready(true) => return Ok(()),
                 PeerReply::Ready(false) => tokio::time::sleep(FETCH_PAUSE).await,
                 other => return Err(unexpected(&other)),
@@ -569,8 +569,8 @@ impl Node {
     }
 }
 
-fn hold(ino: InodeId) -> PeerRequest {
-    PeerRequest::CacheHold { ino }
+fn hold(ino: InodeId) -> CacheRequest {
+    CacheRequest::Hold { ino }
 }
 
 /// What is not empty there is not removed: `ENOTEMPTY`.

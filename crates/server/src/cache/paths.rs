@@ -7,7 +7,7 @@ use std::rc::Rc;
 
 use hayase_layout::InodeId;
 use hayase_tier::Key;
-use hayase_wire::message::{PeerReply, PeerRequest, Place, Refused};
+use hayase_wire::message::{DirectoryRequest, PeerReply, Place, Refused};
 
 use super::remember;
 use crate::node::{Local, Node, libc_errno, unexpected};
@@ -24,7 +24,7 @@ impl Node {
             if let Some(known) = this.known_path(dir)? {
                 return Ok(known);
             }
-            let place = match this.ask(dir.home(), PeerRequest::DirName { dir }).await? {
+            let place = match this.ask(dir.home(), DirectoryRequest::Name { dir }).await? {
                 PeerReply::Named(Some(place)) => place,
                 PeerReply::Named(None) => return Err(Refused::new(libc_errno::ESTALE)),
                 other => return Err(unexpected(&other)),

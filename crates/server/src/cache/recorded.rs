@@ -13,7 +13,7 @@ use std::rc::Rc;
 use hayase_container::MARK;
 use hayase_layout::{InodeId, Layout};
 use hayase_store::FileState;
-use hayase_wire::message::{Lock, LockKind, LockRange, PeerReply, PeerRequest, Place, Refused};
+use hayase_wire::message::{Lock, LockKind, LockRange, LockRequest, PeerReply, Place, Refused};
 use tokio::time::Instant;
 
 use super::Cache;
@@ -132,7 +132,7 @@ impl Node {
         let Some(mark) = self.binding(&place).await? else { return Ok(false) };
         let (kind, range) = (LockKind::Exclusive, LockRange::ALL);
         let lock = Lock { owner: u64::MAX, kind, range, pid: 0 };
-        let request = PeerRequest::TestLock { ino: mark.ino, process: 0, lock };
+        let request = LockRequest::Test { ino: mark.ino, process: 0, lock };
         match self.ask(mark.ino.home(), request).await {
             Ok(PeerReply::LockHeld(held)) => Ok(held.is_some()),
             Ok(other) => Err(unexpected(&other)),

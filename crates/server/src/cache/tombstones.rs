@@ -17,7 +17,7 @@ use std::rc::Rc;
 use hayase_layout::{InodeId, ServerId};
 use hayase_store::{Buried, FileState, LedgerRecord, TierVersion};
 use hayase_tier::{Tier, TierError};
-use hayase_wire::message::{PeerReply, PeerRequest, Place, Refused, Shown};
+use hayase_wire::message::{CacheRequest, PeerReply, Place, Refused, Shown};
 use tokio::time::Instant;
 
 use super::order::is_waited_for;
@@ -158,7 +158,7 @@ impl Node {
         place: &Place,
         ino: InodeId,
     ) -> Result<(), Refused> {
-        match self.ask(ino.home(), PeerRequest::CacheUnlink { ino }).await? {
+        match self.ask(ino.home(), CacheRequest::Unlink { ino }).await? {
             PeerReply::Shown(shown) => self.bury(place, (ino, shown), false).await.map(drop),
             other => Err(unexpected(&other)),
         }
@@ -222,7 +222,7 @@ impl Node {
         if shown == Shown::default() || told == Some(shown) {
             return Ok(());
         }
-        let bury = PeerRequest::CacheBury { place: place.clone(), ino, shown };
+        let bury = CacheRequest::Bury { place: place.clone(), ino, shown };
         match self.ask(self.shard_of(place.parent, &place.name), bury).await {
             // The directory is gone, and what was in it.
             Err(refused) if is_gone(&refused) => Ok(()),
@@ -266,7 +266,7 @@ impl Node {
         buried: Buried,
     ) -> Result<Option<bool>, Refused> {
         let (ino, path, shown) = (buried.ino, tombstone.path.clone(), shown(tombstone));
-        match self.ask(ino.home(), PeerRequest::CacheStillNamed { ino, path, shown }).await? {
+        match self.ask(ino.home(), CacheRequest::StillNamed { ino, path, shown }).await? {
             PeerReply::Outcome(is_named) => Ok(is_named),
             other => Err(unexpected(&other)),
         }
@@ -346,7 +346,7 @@ impl Node {
         place: &Place,
         ino: InodeId,
     ) -> Result<Hidden, Refused> {
-        let request = PeerRequest::CacheTombstones { place: place.clone(), ino };
+        let request = CacheRequest::Tombstones { place: place.clone(), ino };
         let shard = self.shard_of(place.parent, &place.name);
         let hidden = match self.ask(shard, request).await? {
             PeerReply::Tombstones(hidden) if hidden.is_empty() => return Ok(Hidden::default()),
@@ -372,7 +372,7 @@ impl Node {
         tombstones: Vec<InodeId>,
     ) -> Result<(), Refused> {
         let (place, shard) = (place.clone(), self.shard_of(place.parent, &place.name));
-        self.ask(shard, PeerRequest::CacheReplaced { place, tombstones }).await.map(drop)
+        self.ask(shard, CacheRequest::Replaced { place, tombstones }).await.map(drop)
     }
 
     /// Before a directory is removed in the tier: what is hidden in it goes.
@@ -384,7 +384,7 @@ impl Node {
         let until = Instant::now() + CLEAR_WAIT;
         for shard in shards {
             loop {
-                match self.ask(ServerId(*shard), PeerRequest::CacheClear { dir }).await? {
+                match self.ask(ServerId(*shard), CacheRequest::Clear { dir }).await? {
                     PeerReply::Ready(true) => break,
                     PeerReply::Ready(false) if Instant::now() < until => {
                         tokio::time::sleep(FETCH_PAUSE).await;

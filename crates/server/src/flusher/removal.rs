@@ -14,7 +14,7 @@ use std::rc::Rc;
 use hayase_layout::{InodeId, ServerId};
 use hayase_store::LedgerRecord;
 use hayase_tier::TierError;
-use hayase_wire::message::{Moment, PeerReply, PeerRequest, Place, Refused};
+use hayase_wire::message::{CacheRequest, Moment, PeerReply, Place, Refused};
 use tokio::time::Instant;
 
 use crate::cache::Cache;
@@ -57,7 +57,7 @@ impl Node {
         let Some(is_named) = self.has_name_again(tombstone, buried).await? else {
             // What is hidden may be the last version that the tier has of it.
             if now {
-                let flush = PeerRequest::CacheFlush { ino: buried.ino };
+                let flush = CacheRequest::Flush { ino: buried.ino };
                 self.ask(buried.ino.home(), flush).await?;
             }
             return Ok(false);
@@ -167,7 +167,7 @@ impl Node {
     ) -> Result<Option<Vec<(ServerId, Moment)>>, Refused> {
         let mut asked = Vec::new();
         for (server, before) in servers {
-            let request = PeerRequest::CacheSettled { path: dir.to_vec(), before, with_open };
+            let request = CacheRequest::Settled { path: dir.to_vec(), before, with_open };
             asked.push((server, tokio::task::spawn_local(self.ask(server, request))));
         }
         let mut left = Vec::new();

@@ -11,7 +11,7 @@ use std::rc::Rc;
 
 use hayase_layout::{InodeId, Layout, ServerId};
 use hayase_store::FileState;
-use hayase_wire::message::{PartRef, PeerRequest, Refused};
+use hayase_wire::message::{PartRef, PartRequest, Refused};
 
 use crate::cache::Cache;
 use crate::node::Node;
@@ -102,7 +102,7 @@ impl Node {
             }
             let this = Rc::clone(self);
             tokio::task::spawn_local(async move {
-                if let Err(error) = this.ask(server, PeerRequest::PartRemove { part }).await {
+                if let Err(error) = this.ask(server, PartRequest::Remove { part }).await {
                     tracing::warn!(%server, %error, "a part could not be removed");
                 }
             });

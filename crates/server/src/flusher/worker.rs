@@ -6,7 +6,7 @@ use std::sync::atomic::Ordering;
 
 use hayase_layout::{InodeId, Layout};
 use hayase_store::{FileState, LedgerRecord, PartStat, PendingXattrs, Synced};
-use hayase_wire::message::{PeerRequest, Place, Refused};
+use hayase_wire::message::{NameRequest, Place, Refused};
 use tokio::time::Instant;
 
 use super::gather::{self, Committed, Sending, Sent};
@@ -445,7 +445,7 @@ impl Node {
                 let path = self.tier_path_of(&to).await?;
                 let (coordinator, no_replace) = (self.shard_of(parent, &to.name), true);
                 let from = from.clone();
-                let rename = PeerRequest::Rename { from, to, no_replace, once: None };
+                let rename = NameRequest::Rename { from, to, no_replace, once: None };
                 match self.ask(coordinator, rename).await {
                     // Another version of this file is kept there.
                     Err(refused) if refused.errno == libc_errno::EEXIST => {

@@ -12,8 +12,8 @@ use hayase_layout::placement::{ServerUse, Wish, place};
 use hayase_layout::{Acl, Acls, ByteCount, InodeId, Layout, ServerId};
 use hayase_store::namespace::Inode;
 use hayase_wire::message::{
-    Binding, Created, Entry, FileKind, Grants, NewNode, NodeReply, OnceId, Opened, Opening,
-    ParentPolicy, PeerReply, PeerRequest, Place, Refused,
+    Binding, Created, Entry, FileKind, Grants, InodeRequest, LinkRequest, NameRequest, NewNode,
+    NodeReply, OnceId, Opened, Opening, ParentPolicy, PeerReply, Place, Refused,
 };
 
 use super::NodeAnswer;
@@ -21,9 +21,10 @@ use crate::acl::{self, inherit};
 use crate::clients::Process;
 use crate::convert;
 use crate::given_up::given_up;
-use crate::kept_names::{Here, Visit};
+use crate::kept_names::Here;
 use crate::limits::CREATE_TRIES;
 use crate::node::{Node, check_name, libc_errno, unexpected};
+use crate::request::Visit;
 
 enum Made {
     New(Entry),
@@ -97,7 +98,7 @@ impl Node {
     /// Of a directory that was taken from a tier, of whose lists its home does not know yet.
     async fn default_list(self: &Rc<Self>, dir: InodeId) -> Result<Option<Box<Acls>>, Refused> {
         let name = DEFAULT_NAME.to_vec();
-        match self.ask(dir.home(), PeerRequest::GetXattr { ino: dir, name }).await {
+        match self.ask(dir.home(), InodeRequest::GetXattr { ino: dir, name }).await {
             Ok(PeerReply::Value(value)) => {
                 let default = Acl::parse(&value).map_err(acl::refused)?;
                 Ok(Acls { default, ..Acls::default() }.kept())
@@ -166,7 +167,7 @@ impl Node {
             return Err(Refused::new(libc_errno::ESTALE));
         }
         let (home, layout) = self.place_new(node).await?;
-        let request = PeerRequest::CreateInode { node: node.clone(), layout };
+        let request = InodeRequest::Create { node: node.clone(), layout };
         let ino = match self.ask(home, request).await? {
             PeerReply::Attr { attr, .. } => attr.ino,
             other => return Err(unexpected(&other)),
@@ -175,7 +176,7 @@ impl Node {
         let (mut opened, descriptor) = self.open_for(process, ino, open, false).await?;
         let place = Place { parent: node.parent, name: node.name.clone() };
         let requester = self.node;
-        let unnamed = PeerRequest::LinkDec { ino, place, requester, replaced: false };
+        let unnamed = LinkRequest::LinkDec { ino, place, requester, replaced: false };
         self.ask(home, unnamed).await?;
         self.finished(home, ino.0);
         opened.attr.nlink = 0;
@@ -216,13 +217,13 @@ impl Node {
         once: Option<OnceId>,
     ) -> Result<Option<Made>, Refused> {
         let place = Place { parent: node.parent, name: node.name.clone() };
-        let request = PeerRequest::CreateInode { node, layout };
+        let request = InodeRequest::Create { node, layout };
         let (attr, grants) = match self.ask(home, request).await? {
             PeerReply::Attr { attr, grants } => (attr, grants),
             other => return Err(unexpected(&other)),
         };
         let (ino, binding) = (attr.ino, Binding { ino: attr.ino, kind: attr.kind });
-        let insert = PeerRequest::Insert { place: place.clone(), binding, op: ino.0, once };
+        let insert = NameRequest::Insert { place: place.clone(), binding, op: ino.0, once };
         let named = self.ask_shard(&place, insert).await.map(|(_, reply)| reply);
         if named == Ok(PeerReply::Bound(binding)) {
             self.finished(home, ino.0);
@@ -235,7 +236,7 @@ impl Node {
             }
             return Err(named.expect_err("just seen"));
         }
-        self.ask(home, PeerRequest::DropInode { ino }).await?;
+        self.ask(home, InodeRequest::Drop { ino }).await?;
         match named? {
             PeerReply::Exists(binding) => Ok(Some(Made::Existing(binding.ino))),
             PeerReply::Stale => Ok(None),

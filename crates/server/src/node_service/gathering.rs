@@ -3,7 +3,7 @@
 use std::rc::Rc;
 
 use hayase_layout::InodeId;
-use hayase_wire::message::{NodeReply, PeerReply, PeerRequest, Refused};
+use hayase_wire::message::{FileRequest, NodeReply, PeerReply, Refused};
 
 use super::Served;
 use crate::clients::Process;
@@ -26,7 +26,7 @@ impl Node {
         }
         // Before the home is asked: who begins to look meanwhile has it recalled.
         self.clients.begins_to_gather(ino);
-        let answer = match self.ask(ino.home(), PeerRequest::Gather { ino, at, len }).await {
+        let answer = match self.ask(ino.home(), FileRequest::Gather { ino, at, len }).await {
             Ok(PeerReply::Gathering(room)) if may_gather() => {
                 return Ok(NodeReply::Gathering(room));
             }

@@ -5,7 +5,8 @@ use std::rc::Rc;
 
 use hayase_layout::{InodeId, ServerId};
 use hayase_wire::message::{
-    DirEntry, Entry, NodeReply, PeerReply, PeerRequest, Refused, ShardEntry,
+    DirEntry, DirectoryRequest, Entry, InodeRequest, NameRequest, NodeReply, PeerReply, Refused,
+    ShardEntry,
 };
 
 use super::Served;
@@ -80,10 +81,10 @@ impl Node {
         cookie: u64,
         bytes: u32,
     ) -> Result<Vec<ShardEntry>, Refused> {
-        let shards = match self.ask(dir.home(), PeerRequest::DirShards { dir }).await {
+        let shards = match self.ask(dir.home(), DirectoryRequest::Shards { dir }).await {
             Ok(PeerReply::Kept) => match self.kept_entries_after(dir, cookie, bytes).await? {
                 Some(entries) => return Ok(entries),
-                None => self.ask(dir.home(), PeerRequest::DirShards { dir }).await,
+                None => self.ask(dir.home(), DirectoryRequest::Shards { dir }).await,
             },
             other => other,
         };
@@ -103,7 +104,7 @@ impl Node {
         cookie: u64,
         bytes: u32,
     ) -> Result<Option<Vec<ShardEntry>>, Refused> {
-        let list = PeerRequest::List { dir, cookie, bytes, all: true };
+        let list = NameRequest::List { dir, cookie, bytes, all: true };
         match self.ask(dir.home(), list).await? {
             PeerReply::Listing { entries, .. } => Ok(Some(at_most(bytes, entries))),
             PeerReply::Spread => Ok(None),
@@ -118,7 +119,7 @@ impl Node {
         bytes: u32,
         shards: &[u16],
     ) -> Result<Vec<ShardEntry>, Refused> {
-        let request = PeerRequest::List { dir, cookie, bytes, all: false };
+        let request = NameRequest::List { dir, cookie, bytes, all: false };
         let asked: Vec<_> = shards
             .iter()
             .map(|shard| tokio::task::spawn_local(self.ask(ServerId(*shard), request.clone())))
@@ -151,7 +152,7 @@ impl Node {
         let asked: Vec<_> = by_home
             .into_iter()
             .map(|(home, inos)| {
-                tokio::task::spawn_local(self.ask(home, PeerRequest::GetAttrMany(inos)))
+                tokio::task::spawn_local(self.ask(home, InodeRequest::GetAttrMany(inos)))
             })
             .collect();
         let mut found = BTreeMap::new();

@@ -4,7 +4,7 @@ use std::rc::Rc;
 
 use hayase_layout::InodeId;
 use hayase_wire::message::{
-    Callback, CallbackReply, Lock, LockHeld, NodeReply, PeerReply, PeerRequest,
+    Callback, CallbackReply, Lock, LockHeld, LockRequest, NodeReply, PeerReply,
 };
 
 use super::Served;
@@ -20,7 +20,7 @@ impl Node {
         ticket: Option<u64>,
     ) -> Served {
         process.lock_homes.borrow_mut().insert(ino.home());
-        self.at_home(ino, PeerRequest::Lock { ino, process: process.id, lock, ticket }).await
+        self.at_home(ino, LockRequest::Lock { ino, process: process.id, lock, ticket }).await
     }
 
     pub(super) async fn test_lock(
@@ -29,7 +29,7 @@ impl Node {
         ino: InodeId,
         lock: Lock,
     ) -> Served {
-        let request = PeerRequest::TestLock { ino, process: process.id, lock };
+        let request = LockRequest::Test { ino, process: process.id, lock };
         match self.ask(ino.home(), request).await? {
             PeerReply::LockHeld(held) => {
                 // A pid of another node means nothing here.
@@ -54,7 +54,7 @@ impl Node {
     pub(crate) async fn release_locks(self: &Rc<Self>, process: &Process) {
         let homes = process.lock_homes.take();
         for home in homes {
-            let request = PeerRequest::ReleaseLocks { process: process.id };
+            let request = LockRequest::Release { process: process.id };
             if let Err(error) = self.ask(home, request).await {
                 tracing::warn!(%home, %error, "failed to tell a home that a process has ended");
             }

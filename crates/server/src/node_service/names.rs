@@ -5,22 +5,23 @@ use std::rc::Rc;
 
 use hayase_layout::{InodeId, ServerId};
 use hayase_wire::message::{
-    Attr, Binding, Entry, FileKind, Grants, MetaChange, Name, NodeReply, OnceId, PeerReply,
-    PeerRequest, Place, Refused,
+    Attr, Binding, Entry, FileKind, Grants, InodeRequest, LinkRequest, MetaChange, Name,
+    NameRequest, NodeReply, OnceId, OperationRequest, PeerReply, Place, Refused,
 };
 
 use super::{NodeAnswer, Rest, Served};
 use crate::clients::Process;
 use crate::given_up::given_up;
-use crate::kept_names::{Here, Visit};
+use crate::kept_names::Here;
 use crate::limits::{CREATE_TRIES, LOOKUP_RETRIES};
 use crate::node::{Node, check_name, libc_errno, unexpected};
 use crate::peer_service::inode::ATTR;
+use crate::request::Visit;
 
 impl Node {
     /// Attributes from the home, with what this node knows better.
     pub(crate) async fn entry(self: &Rc<Self>, ino: InodeId) -> Result<Entry, Refused> {
-        match self.ask(ino.home(), PeerRequest::GetAttr { ino }).await? {
+        match self.ask(ino.home(), InodeRequest::GetAttr { ino }).await? {
             PeerReply::Attr { attr, grants } => Ok(self.received(attr, grants)),
             other => Err(unexpected(&other)),
         }
@@ -50,7 +51,7 @@ impl Node {
         let place = Place { parent, name };
         let mut gone = None;
         for _ in 0..LOOKUP_RETRIES {
-            let bound = match self.ask_shard(&place, PeerRequest::Lookup(place.clone())).await? {
+            let bound = match self.ask_shard(&place, NameRequest::Lookup(place.clone())).await? {
                 (_, PeerReply::Bound(binding)) => binding,
                 (_, other) => return Err(unexpected(&other)),
             };
@@ -93,17 +94,17 @@ impl Node {
         if ino.is_cached() && change.size.is_some_and(|size| size > 0) {
             self.fetch_for_writing(ino).await?;
         }
-        let mut answer = self.ask(ino.home(), PeerRequest::SetAttr { ino, change }).await;
+        let mut answer = self.ask(ino.home(), InodeRequest::SetAttr { ino, change }).await;
         // Cut to nothing while it was being fetched.
         while ino.is_cached()
             && answer.as_ref().is_err_and(|refused| refused.errno == libc_errno::EAGAIN)
         {
             self.fetch_for_writing(ino).await?;
-            answer = self.ask(ino.home(), PeerRequest::SetAttr { ino, change }).await;
+            answer = self.ask(ino.home(), InodeRequest::SetAttr { ino, change }).await;
         }
         if answer == Ok(PeerReply::Stale) {
             self.make_whole_at_home(ino, change.size).await?;
-            answer = self.ask(ino.home(), PeerRequest::SetAttr { ino, change }).await;
+            answer = self.ask(ino.home(), InodeRequest::SetAttr { ino, change }).await;
         }
         match answer? {
             PeerReply::Attr { attr, grants } => {
@@ -152,7 +153,7 @@ impl Node {
         once: Option<OnceId>,
     ) -> Result<Option<NodeReply>, Refused> {
         let (parent, requester) = (place.parent, self.node);
-        let counted = PeerRequest::LinkInc { ino, place: place.clone(), requester, op };
+        let counted = LinkRequest::LinkInc { ino, place: place.clone(), requester, op };
         let (attr, grants) = match self.ask(ino.home(), counted).await {
             Ok(PeerReply::Attr { attr, grants }) => (attr, grants),
             Ok(other) => return Err(unexpected(&other)),
@@ -161,7 +162,7 @@ impl Node {
             }
         };
         let binding = Binding { ino, kind: attr.kind };
-        let insert = PeerRequest::Insert { place: place.clone(), binding, op, once };
+        let insert = NameRequest::Insert { place: place.clone(), binding, op, once };
         let inserted = self.ask_shard(&place, insert).await.map(|(_, reply)| reply);
         match inserted {
             Ok(PeerReply::Bound(_)) => {
@@ -173,11 +174,11 @@ impl Node {
             Err(refused) if refused.errno == libc_errno::EIO => Err(refused),
             // Only the home that gave it up knows whether the count is another's by now.
             Ok(PeerReply::Stale) => {
-                self.ask(ino.home(), PeerRequest::SettleIntent { op }).await?;
+                self.ask(ino.home(), OperationRequest::Settle { op }).await?;
                 Ok(None)
             }
             other => {
-                let undo = PeerRequest::UndoLink { ino, place, requester, op };
+                let undo = LinkRequest::UndoLink { ino, place, requester, op };
                 self.ask(ino.home(), undo).await?;
                 match other? {
                     PeerReply::Exists(_) => Err(Refused::new(libc_errno::EEXIST)),
@@ -201,7 +202,7 @@ impl Node {
         // At the home of the directory, if its names were spread since.
         let shard = self.shard_by_hash(place.parent, &place.name);
         for shard in BTreeSet::from([shard, place.parent.home()]) {
-            if let Ok(PeerReply::Bound(_)) = self.ask(shard, PeerRequest::Answered { once }).await {
+            if let Ok(PeerReply::Bound(_)) = self.ask(shard, NameRequest::Answered { once }).await {
                 return Ok(NodeReply::Entry(self.entry(ino).await?));
             }
         }
@@ -246,7 +247,7 @@ impl Node {
         let requester = self.node;
         let taken_later = move |error| tracing::warn!(%ino, %error, "a link is taken later");
         if ino.home() != self.me || ino.is_cached() || !self.grace.is_over() {
-            let unlink = PeerRequest::LinkDec { ino, place, requester, replaced: false };
+            let unlink = LinkRequest::LinkDec { ino, place, requester, replaced: false };
             match self.ask(ino.home(), unlink).await {
                 Ok(_) => self.finished(shard, op),
                 Err(error) => taken_later(error),
@@ -279,7 +280,7 @@ impl Node {
             let removal = self.shard_remove(self.node, place_of(), directory, once);
             return Ok((self.me, self.happen_once(once, removal).await?));
         }
-        self.ask_shard(place, PeerRequest::Remove { place: place_of(), directory, once }).await
+        self.ask_shard(place, NameRequest::Remove { place: place_of(), directory, once }).await
     }
 
     pub(super) async fn move_name(
@@ -304,7 +305,7 @@ impl Node {
             return Err(Refused::new(libc_errno::EXDEV));
         }
         let parents = (from.parent, to.parent);
-        let rename = PeerRequest::Rename { from, to: to.clone(), no_replace, once };
+        let rename = NameRequest::Rename { from, to: to.clone(), no_replace, once };
         match self.ask_shard(&to, rename).await? {
             (_, PeerReply::Renamed { moved, replaced }) => {
                 let now = self.now();

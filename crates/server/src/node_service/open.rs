@@ -6,7 +6,7 @@ use std::rc::Rc;
 
 use hayase_layout::{InodeId, ServerId};
 use hayase_wire::message::{
-    Access, Close, NodeReply, Opened, Opening, PeerReply, PeerRequest, Refused,
+    Access, Close, InodeRequest, NodeReply, Opened, Opening, PeerReply, Refused,
 };
 
 use super::NodeAnswer;
@@ -105,7 +105,7 @@ impl Node {
         if ino.home() == self.me && self.grace.is_over() {
             return self.open_inode(self.node, ino, open, truncate).await;
         }
-        self.ask(ino.home(), PeerRequest::Open { ino, open, truncate }).await
+        self.ask(ino.home(), InodeRequest::Open { ino, open, truncate }).await
     }
 
     /// The part's descriptor; without one the open is served by messages. A mount only names the
@@ -141,7 +141,7 @@ impl Node {
             }
         }
         for (home, closes) in by_home {
-            if let Err(error) = self.ask(home, PeerRequest::Close(closes)).await {
+            if let Err(error) = self.ask(home, InodeRequest::Close(closes)).await {
                 tracing::warn!(%home, %error, "failed to deliver close notifications to a home");
             }
         }

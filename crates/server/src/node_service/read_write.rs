@@ -5,7 +5,8 @@ use std::rc::Rc;
 use hayase_layout::{InodeId, Layout, LocalOffset, ServerId};
 use hayase_wire::BoxBuffer;
 use hayase_wire::message::{
-    Gathered, MachineLife, NodeReply, PartRef, PeerReply, PeerRequest, Refused, SlotRange,
+    Gathered, InodeRequest, MachineLife, NodeReply, PartRef, PartRequest, PeerReply, PeerRequest,
+    Refused, SlotRange,
 };
 
 use super::{Served, too_late};
@@ -99,7 +100,7 @@ impl Node {
                 return self.read_into(found, offset, len, buffer).await.map(Attempt::Done);
             }
         }
-        let request = PeerRequest::Read { part, offset, len: len as u32 };
+        let request = PeerRequest::from(PartRequest::Read { part, offset, len: len as u32 });
         let served = if server == self.me {
             let served = Rc::clone(self).serve_here(self.node, request, None).await;
             // Bytes were read into a slot of the pool: one copy more, on the rare path.
@@ -204,9 +205,9 @@ impl Node {
                     let (part, offset) = (file.part(ino, 0), LocalOffset(offset));
                     let trunc_epoch = file.trunc_epoch;
                     let request = match gathered {
-                        None => PeerRequest::Write { part, offset, trunc_epoch },
+                        None => PartRequest::Write { part, offset, trunc_epoch },
                         Some(after) => {
-                            PeerRequest::WriteGathered { part, offset, trunc_epoch, after }
+                            PartRequest::WriteGathered { part, offset, trunc_epoch, after }
                         }
                     };
                     self.write_remote_or_here(ino.home(), (ino, &file), request, (buffer, len))
@@ -229,9 +230,10 @@ impl Node {
         self: &Rc<Self>,
         server: ServerId,
         (ino, file): (InodeId, &Known),
-        request: PeerRequest,
+        request: PartRequest,
         bytes: (BoxBuffer, usize),
     ) -> Result<Attempt<()>, Refused> {
+        let request = PeerRequest::from(request);
         let served = if server == self.me {
             Rc::clone(self).serve_here(self.node, request, Some(bytes)).await
         } else {
@@ -262,7 +264,7 @@ impl Node {
     /// fsync(2) of a process here.
     pub(super) async fn fsync_for(self: &Rc<Self>, ino: InodeId, data_only: bool) -> Served {
         let asked = self.unsynced_elsewhere.asked(ino);
-        let lives = match self.ask(ino.home(), PeerRequest::Fsync { ino, data_only }).await? {
+        let lives = match self.ask(ino.home(), InodeRequest::Fsync { ino, data_only }).await? {
             PeerReply::Synced(lives) => lives,
             other => return Err(unexpected(&other)),
         };
@@ -307,7 +309,7 @@ impl Node {
         ino: InodeId,
         bytes: (BoxBuffer, usize),
     ) -> Result<Attempt<u64>, Refused> {
-        let request = PeerRequest::Append { ino };
+        let request = PeerRequest::from(PartRequest::Append { ino });
         let served = if ino.home() == self.me {
             Rc::clone(self).serve_here(self.node, request, Some(bytes)).await
         } else {

@@ -4,8 +4,8 @@ use std::rc::Rc;
 
 use hayase_layout::{InodeId, ServerId};
 use hayase_wire::message::{
-    Callback, CallbackReply, HeldLock, HeldOpen, Holding, LockAnswer, NodeReply, PeerReply,
-    PeerRequest, Refused,
+    Callback, CallbackReply, HeldLock, HeldOpen, Holding, InodeRequest, LockAnswer, LockRequest,
+    NodeReply, PeerReply, Refused,
 };
 
 use super::Served;
@@ -56,7 +56,7 @@ impl Node {
         let Some(number) = ticket else { return false };
         let this = Rc::clone(self);
         tokio::task::spawn_local(async move {
-            let wait = PeerRequest::Lock { ino, process, lock, ticket };
+            let wait = LockRequest::Lock { ino, process, lock, ticket };
             match this.ask(ino.home(), wait).await {
                 Ok(PeerReply::Locked(LockAnswer::Granted)) => {
                     this.lock_granted(process, number).await;
@@ -81,7 +81,7 @@ impl Node {
             false if !self.grace.is_own_known() => true,
             false => {
                 let open = by_node.open;
-                let request = PeerRequest::Open { ino, open, truncate: false };
+                let request = InodeRequest::Open { ino, open, truncate: false };
                 self.ask(ino.home(), request).await.is_ok()
             }
         };

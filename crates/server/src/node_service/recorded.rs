@@ -10,7 +10,7 @@ use hayase_container::{PartRead, part_reads};
 use hayase_layout::{ByteCount, Extent, GlobalOffset, InodeId, WriterId};
 use hayase_wire::BoxBuffer;
 use hayase_wire::message::{
-    NodeReply, PAYLOAD_BYTES_MAX, PeerReply, PeerRequest, RecordedStep, Refused,
+    FileRequest, NodeReply, PAYLOAD_BYTES_MAX, PeerReply, RecordedStep, Refused,
 };
 
 use super::Served;
@@ -26,7 +26,7 @@ impl Node {
             self.make_whole_at_home(ino, keep).await?;
             return Ok(NodeReply::Done);
         }
-        let answer = self.ask(ino.home(), PeerRequest::Recorded { ino, step }).await;
+        let answer = self.ask(ino.home(), FileRequest::Recorded { ino, step }).await;
         self.files.forget(ino);
         match answer? {
             PeerReply::Done => Ok(NodeReply::Done),
@@ -41,7 +41,7 @@ impl Node {
         keep: Option<u64>,
     ) -> Result<(), Refused> {
         for _ in 0..FLATTEN_ROUNDS_MAX {
-            let request = PeerRequest::Recorded { ino, step: RecordedStep::Flatten { keep } };
+            let request = FileRequest::Recorded { ino, step: RecordedStep::Flatten { keep } };
             match self.ask(ino.home(), request).await? {
                 PeerReply::Done => {
                     self.files.forget(ino);
@@ -74,7 +74,7 @@ impl Node {
     /// The file as its last publication shows it; `None` when it is no recorded file any more.
     pub(crate) async fn shown(self: &Rc<Self>, ino: InodeId) -> Result<Option<Rc<Shown>>, Refused> {
         // Answered to who has no session too: what giving back pages waits for may be this read.
-        let last = match self.ask(ino.home(), PeerRequest::SizeOf { ino }).await? {
+        let last = match self.ask(ino.home(), FileRequest::SizeOf { ino }).await? {
             PeerReply::Size { trunc_epoch, .. } => trunc_epoch,
             PeerReply::Stale => {
                 self.recorded.forget(ino);
@@ -95,7 +95,7 @@ impl Node {
     async fn fetch_shown(self: &Rc<Self>, ino: InodeId) -> Result<Option<Shown>, Refused> {
         let (mut told, mut of) = (Vec::new(), None);
         for _ in 0..STALE_RETRIES {
-            let request = PeerRequest::RecordedIndex { ino, from: told.len() as u64 };
+            let request = FileRequest::RecordedIndex { ino, from: told.len() as u64 };
             let (epoch, size, total, bytes) = match self.ask(ino.home(), request).await? {
                 PeerReply::RecordedIndex { trunc_epoch, size, total, bytes } => {
                     (trunc_epoch, size, total, bytes)

@@ -8,7 +8,7 @@ use std::rc::Rc;
 
 use hayase_layout::{ByteCount, Extent, GlobalOffset, InodeId, Layout, PartPiece, StripeMap};
 use hayase_wire::BoxBuffer;
-use hayase_wire::message::{PeerReply, PeerRequest, Refused};
+use hayase_wire::message::{FileRequest, PartRequest, PeerReply, Refused};
 
 use super::read_write::Attempt;
 use crate::files::Known;
@@ -47,7 +47,7 @@ impl Node {
             }
         }
         // The size last, and in the epoch that was known first: no truncate came between the parts.
-        let size = match self.ask(ino.home(), PeerRequest::SizeOf { ino }).await? {
+        let size = match self.ask(ino.home(), FileRequest::SizeOf { ino }).await? {
             PeerReply::Size { size, trunc_epoch } if trunc_epoch == file.trunc_epoch => size,
             PeerReply::Size { .. } => return Ok(Attempt::Stale),
             other => return Err(unexpected(&other)),
@@ -68,7 +68,7 @@ impl Node {
         }
         // The size last: nobody is told of bytes that are not there.
         let (end, trunc_epoch) = (offset + source.len() as u64, file.trunc_epoch);
-        match self.ask(ino.home(), PeerRequest::Extend { ino, end, trunc_epoch }).await? {
+        match self.ask(ino.home(), FileRequest::Extend { ino, end, trunc_epoch }).await? {
             PeerReply::Size { .. } => Ok(Attempt::Done(())),
             PeerReply::Stale => Ok(Attempt::Stale),
             other => Err(unexpected(&other)),
@@ -90,7 +90,7 @@ impl Node {
             let part = file.part(ino, piece.part);
             writes.push(tokio::task::spawn_local(async move {
                 let (offset, trunc_epoch) = (piece.local.start(), file.trunc_epoch);
-                let request = PeerRequest::Write { part, offset, trunc_epoch };
+                let request = PartRequest::Write { part, offset, trunc_epoch };
                 this.write_remote_or_here(piece.server, (ino, &file), request, bytes).await
             }));
         }
@@ -116,7 +116,7 @@ impl Node {
         source: &[u8],
     ) -> Result<Attempt<u64>, Refused> {
         let len = source.len() as u32;
-        let reserve = PeerRequest::AppendReserve { ino, len };
+        let reserve = FileRequest::AppendReserve { ino, len };
         let (offset, trunc_epoch) = match self.ask(ino.home(), reserve).await? {
             PeerReply::Offset { offset, trunc_epoch } => (offset, trunc_epoch),
             PeerReply::Stale => return Ok(Attempt::Stale),
@@ -126,7 +126,7 @@ impl Node {
         if let Attempt::Stale = self.write_pieces(ino, &file, offset, source).await? {
             return Ok(Attempt::Stale);
         }
-        let commit = PeerRequest::AppendCommit { ino, offset, len, trunc_epoch };
+        let commit = FileRequest::AppendCommit { ino, offset, len, trunc_epoch };
         match self.ask(ino.home(), commit).await? {
             PeerReply::Count(_) => Ok(Attempt::Done(offset)),
             PeerReply::Stale => Ok(Attempt::Stale),

@@ -5,7 +5,7 @@ use std::rc::Rc;
 use hayase_layout::{InodeId, NodeId, ServerId};
 use hayase_store::namespace::FileKind;
 use hayase_store::ops;
-use hayase_wire::message::{PeerReply, PeerRequest, Place, Refused, TimeSpec};
+use hayase_wire::message::{DirectoryRequest, NameRequest, PeerReply, Place, Refused, TimeSpec};
 
 use super::Answer;
 use crate::convert::{meta_refused, stored_time};
@@ -107,7 +107,7 @@ impl Node {
             by_home.entry(dir.home()).or_default().push((dir, at));
         }
         for (home, touched) in by_home {
-            if let Err(error) = self.ask(home, PeerRequest::DirTouch(touched)).await {
+            if let Err(error) = self.ask(home, DirectoryRequest::Touch(touched)).await {
                 tracing::warn!(%home, %error, "failed to update the times of directories");
             }
         }
@@ -131,7 +131,7 @@ impl Node {
             Err(error) => Err(error),
         };
         for shard in shards {
-            if let Err(error) = self.ask(shard, PeerRequest::DirThaw { dir }).await {
+            if let Err(error) = self.ask(shard, NameRequest::DirThaw { dir }).await {
                 tracing::warn!(%dir, %shard, %error, "failed to tell a shard that a removal is over");
             }
         }
@@ -149,7 +149,7 @@ impl Node {
         shards: &[ServerId],
     ) -> Result<bool, Refused> {
         for shard in shards {
-            match self.ask(*shard, PeerRequest::DirFreeze { dir }).await? {
+            match self.ask(*shard, NameRequest::DirFreeze { dir }).await? {
                 PeerReply::Empty(true) => {}
                 PeerReply::Empty(false) => return Ok(false),
                 other => return Err(unexpected(&other)),

@@ -17,7 +17,7 @@ use hayase_container::Gathered;
 use hayase_layout::{InodeId, Layout, ServerId, WriterId};
 use hayase_store::namespace::Inode;
 use hayase_store::{Namespace, ops};
-use hayase_wire::message::{MachineLife, PeerReply, PeerRequest, Refused};
+use hayase_wire::message::{MachineLife, PartRequest, PeerReply, Refused};
 
 use super::Answer;
 use crate::convert::{meta_refused, part_refused};
@@ -172,7 +172,7 @@ async fn ask_for_lost<F>(
     wanted: BTreeMap<ServerId, Vec<InodeId>>,
     needed: &BTreeSet<InodeId>,
     only_look: bool,
-    ask: impl Fn(ServerId, PeerRequest) -> F + 'static,
+    ask: impl Fn(ServerId, PartRequest) -> F + 'static,
 ) -> Result<Vec<InodeId>, Refused>
 where
     F: Future<Output = Result<PeerReply, Refused>> + 'static,
@@ -187,7 +187,7 @@ where
             let some = if inos.is_empty() { vec![Vec::new()] } else { some.collect() };
             let mut lost = Vec::new();
             for inos in some {
-                match ask(server, PeerRequest::SyncFiles { inos, only_look }).await? {
+                match ask(server, PartRequest::SyncFiles { inos, only_look }).await? {
                     PeerReply::Broken(broken) => lost.extend(broken),
                     other => return Err(unexpected(&other)),
                 }

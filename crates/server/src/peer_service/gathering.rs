@@ -7,9 +7,7 @@ use hayase_layout::{InodeId, Layout, LocalOffset, NodeId};
 use hayase_store::namespace::Time;
 use hayase_store::{Part, PartError, SetTime, Whence};
 use hayase_wire::BoxBuffer;
-use hayase_wire::message::{
-    Gathered, PAYLOAD_BYTES_MAX, PartRef, PeerReply, PeerRequest, Refused, Room,
-};
+use hayase_wire::message::{Gathered, PAYLOAD_BYTES_MAX, PartRef, PeerReply, Refused, Room};
 
 use super::Answer;
 use super::sizes::KEEP_SIZE;
@@ -21,8 +19,8 @@ use crate::ranges::Beside;
 
 impl Node {
     /// Waits until other nodes have handed on what they have gathered of the file that a request shows or changes.
-    pub(super) async fn until_handed_on(self: &Rc<Self>, from: NodeId, request: &PeerRequest) {
-        if let Some(ino) = looked_at(request)
+    pub(super) async fn until_handed_on(self: &Rc<Self>, from: NodeId, looks_at: Option<InodeId>) {
+        if let Some(ino) = looks_at
             && ino.home() == self.me
         {
             self.home_look(ino, from).await;
@@ -216,31 +214,4 @@ impl Node {
 fn has_hole(part: &Part, start: u64, end: u64) -> Result<bool, PartError> {
     let is_before_end = |hole: u64| hole < end;
     Ok(start < end && part.seek(start, Whence::Hole)?.is_some_and(is_before_end))
-}
-
-/// The file that a request shows something of, or changes, if others may be gathering what it shows or changes. (Of
-/// several at once those are left out instead.)
-fn looked_at(request: &PeerRequest) -> Option<InodeId> {
-    use PeerRequest as R;
-    match request {
-        R::Read { part, .. }
-        | R::Write { part, .. }
-        | R::PartTruncate { part, .. }
-        | R::PartSync { part, .. }
-        | R::PartBlocks { part } => Some(part.ino),
-        R::Append { ino }
-        | R::GetAttr { ino }
-        | R::Overtaken { ino }
-        | R::SetAttr { ino, .. }
-        | R::LinkInc { ino, .. }
-        | R::Open { ino, .. }
-        | R::Gather { ino, .. }
-        | R::Fsync { ino, .. }
-        | R::Explain { ino }
-        | R::Allocate { ino, .. }
-        | R::Seek { ino, .. }
-        | R::SizeOf { ino }
-        | R::Recorded { ino, .. } => Some(*ino),
-        _ => None,
-    }
 }

@@ -7,7 +7,7 @@ use hayase_layout::{InodeId, Layout, NodeId};
 use hayase_store::namespace::{FileKind, Inode, Intent, IntentKind, NamespaceError, Txn};
 use hayase_store::{PartError, PartId, SetTime as PartTime, ops};
 use hayase_wire::message::{
-    Attr, Binding, Entry, Grants, MetaChange, NewNode, OnceId, PartRef, PeerReply, PeerRequest,
+    Attr, Binding, Entry, Grants, MetaChange, NewNode, OnceId, PartRef, PartRequest, PeerReply,
     Refused, SetTime, without_suidgid,
 };
 
@@ -385,7 +385,7 @@ impl Node {
             return;
         }
         for (server, part) in parts {
-            if let Err(error) = self.ask(server, PeerRequest::PartRemove { part }).await {
+            if let Err(error) = self.ask(server, PartRequest::Remove { part }).await {
                 tracing::warn!(%server, %error, "a part could not be removed");
             }
         }

@@ -4,7 +4,7 @@ use std::rc::Rc;
 
 use hayase_layout::{InodeId, NodeId, ServerId};
 use hayase_wire::message::{
-    HeldLock, Lock, LockAnswer, LockHeld, LockRange, PeerReply, PeerRequest, Refused,
+    HeldLock, Lock, LockAnswer, LockHeld, LockRange, LockRequest, PeerReply, Refused,
 };
 
 use super::Answer;
@@ -118,7 +118,7 @@ impl Node {
         for Ticket { node, process, number } in tickets {
             let this = Rc::clone(self);
             tokio::task::spawn_local(async move {
-                let told = PeerRequest::LockGranted { process, ticket: number };
+                let told = LockRequest::Granted { process, ticket: number };
                 if let Err(error) = this.ask(ServerId(node.0), told).await {
                     // It asks again when it is back; if it never is, its locks end with it.
                     tracing::warn!(%node, %error, "failed to tell a node that it holds a lock");

@@ -5,8 +5,8 @@ use std::rc::Rc;
 use hayase_layout::{InodeId, Layout, NodeId};
 use hayase_store::{PartId, Parts};
 use hayase_wire::message::{
-    Access, CacheLine, Close, Explained, Grants, OpenKind, Opened, Opening, PartRef, PeerReply,
-    PeerRequest, Refused,
+    Access, CacheLine, Close, Explained, Grants, InodeRequest, OpenKind, Opened, Opening, PartRef,
+    PartRequest, PeerReply, Refused,
 };
 
 use super::Answer;
@@ -159,7 +159,7 @@ impl Node {
                 for (index, server) in servers.iter().enumerate() {
                     let part =
                         PartRef { ino, layout_epoch: inode.layout_epoch, index: index as u16 };
-                    let blocks = match self.ask(*server, PeerRequest::PartBlocks { part }).await {
+                    let blocks = match self.ask(*server, PartRequest::Blocks { part }).await {
                         Ok(PeerReply::Count(blocks)) => blocks,
                         _ => 0,
                     };
@@ -169,7 +169,7 @@ impl Node {
             Layout::Recorded { .. } => {
                 for (name, part) in self.files_of_recorded(&inode).await? {
                     let is_part = hayase_container::Gathered::part_of(&name).is_some();
-                    let request = PeerRequest::GetAttr { ino: part };
+                    let request = InodeRequest::GetAttr { ino: part };
                     if is_part
                         && let Ok(PeerReply::Attr { attr, .. }) =
                             self.ask(part.home(), request).await

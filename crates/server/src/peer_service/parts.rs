@@ -11,7 +11,7 @@ use hayase_layout::{Layout, LocalOffset};
 use hayase_store::uring::Transfer;
 use hayase_store::{Part, PartId};
 use hayase_wire::BoxBuffer;
-use hayase_wire::message::{PAYLOAD_BYTES_MAX, PartRef, PeerReply, PeerRequest, Refused};
+use hayase_wire::message::{FileRequest, PAYLOAD_BYTES_MAX, PartRef, PeerReply, Refused};
 
 use super::Answer;
 use super::inode::{is_missing, whole_part};
@@ -288,7 +288,7 @@ impl Node {
             return Ok(());
         }
         let ino = part.ino;
-        match self.ask(ino.home(), PeerRequest::SizeOf { ino }).await? {
+        match self.ask(ino.home(), FileRequest::SizeOf { ino }).await? {
             PeerReply::Size { trunc_epoch, .. } => {
                 let mut epochs = self.part_epochs.borrow_mut();
                 let current = epochs.entry(ino).or_default();

@@ -11,7 +11,7 @@ use hayase_layout::{InodeId, Layout, LocalOffset, NodeId};
 use hayase_store::namespace::{FileKind, Inode};
 use hayase_store::{Part, SetTime};
 use hayase_wire::message::{
-    Grants, NodeReply, PeerReply, PeerRequest, Place, RecordedStep, Refused,
+    DirectoryRequest, Grants, NameRequest, NodeReply, PeerReply, Place, RecordedStep, Refused,
 };
 
 use super::Answer;
@@ -112,7 +112,7 @@ impl Node {
 
     /// `None` when it is gone, has none, or is no directory.
     async fn place_of_directory(self: &Rc<Self>, dir: InodeId) -> Result<Option<Place>, Refused> {
-        match self.ask(dir.home(), PeerRequest::DirName { dir }).await {
+        match self.ask(dir.home(), DirectoryRequest::Name { dir }).await {
             Ok(PeerReply::Named(place)) => Ok(place),
             Ok(other) => Err(unexpected(&other)),
             Err(error) => match error.errno {
@@ -522,7 +522,7 @@ impl Node {
     pub(crate) async fn collect_containers(self: &Rc<Self>) -> Result<(), Refused> {
         let place = Place { parent: InodeId::ROOT, name: DIRECTORY.to_vec() };
         let all = match self
-            .ask(self.shard_of(place.parent, DIRECTORY), PeerRequest::Lookup(place))
+            .ask(self.shard_of(place.parent, DIRECTORY), NameRequest::Lookup(place))
             .await
         {
             Ok(PeerReply::Bound(binding)) => binding.ino,

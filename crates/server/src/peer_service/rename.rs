@@ -17,7 +17,8 @@ use hayase_layout::{InodeId, NodeId, ServerId};
 use hayase_store::namespace::{Intent, IntentKind, Txn};
 use hayase_store::ops;
 use hayase_wire::message::{
-    Binding, FileKind, OnceId, PeerReply, PeerRequest, Place, Refused, RenameEnd,
+    Binding, DirectoryRequest, FileKind, LinkRequest, NameRequest, OnceId, OperationRequest,
+    PeerReply, Place, Refused, RenameEnd,
 };
 use tokio::task::AbortHandle;
 
@@ -91,12 +92,14 @@ impl Node {
         }
         let between = moved.kind == FileKind::Directory && from.parent != to.parent;
         if between {
-            self.ask(REFEREE, PeerRequest::RenameLock { op }).await?;
+            self.ask(REFEREE, OperationRequest::RenameLock { op }).await?;
         }
         self.renames.undecided.borrow_mut().insert(op);
         let renamed = self.rename_held((op, once), requester, moved, from, to, no_replace).await;
         self.renames.undecided.borrow_mut().remove(&op);
-        if between && let Err(error) = self.ask(REFEREE, PeerRequest::RenameUnlock { op }).await {
+        if between
+            && let Err(error) = self.ask(REFEREE, OperationRequest::RenameUnlock { op }).await
+        {
             tracing::warn!(%error, "the referee will end the rename's lock by itself");
         }
         renamed
@@ -112,7 +115,7 @@ impl Node {
         to: Place,
         no_replace: bool,
     ) -> Answer {
-        let prepare = PeerRequest::RenamePrepare { op, place: from.clone(), to: to.clone() };
+        let prepare = NameRequest::RenamePrepare { op, place: from.clone(), to: to.clone() };
         let same_name = from == to;
         // In key order, whichever server has the lock.
         let early = if !same_name && to < from { Some(self.hold_name(&to).await?) } else { None };
@@ -156,7 +159,7 @@ impl Node {
             _ => (Ok(()), RenameEnd::Undone),
         };
         let (place, ino) = (from.clone(), moved.ino);
-        let finish = PeerRequest::RenameFinish { op, place, moved: ino, end, requester };
+        let finish = NameRequest::RenameFinish { op, place, moved: ino, end, requester };
         let finished = self.ask_shard(&from, finish).await;
         let reply = match done? {
             Outcome::Nothing => PeerReply::Renamed { moved: moved.ino, replaced: None },
@@ -229,7 +232,7 @@ impl Node {
                 (true, true) => {
                     // Only its name: the rename has not happened yet.
                     self.intend(op, removal_of_directory(to, victim, None))?;
-                    let request = PeerRequest::DirRemove { dir: victim.ino };
+                    let request = DirectoryRequest::Remove { dir: victim.ino };
                     if let Err(refused) = self.ask(victim.ino.home(), request).await {
                         self.finish_later([op]);
                         return Err(refused);
@@ -292,7 +295,7 @@ impl Node {
             if at == moved {
                 return Err(Refused::new(libc_errno::EINVAL));
             }
-            match self.ask(at.home(), PeerRequest::DirParent { dir: at }).await? {
+            match self.ask(at.home(), DirectoryRequest::Parent { dir: at }).await? {
                 PeerReply::Parent(Some(parent)) => at = parent,
                 PeerReply::Parent(None) => return Ok(()),
                 other => return Err(unexpected(&other)),
@@ -311,13 +314,13 @@ impl Node {
         to: &Place,
     ) -> Result<(), Refused> {
         let (ino, old, new) = (moved.ino, from.clone(), to.clone());
-        let relink = PeerRequest::Relink { ino, op, from: old, to: new, requester };
+        let relink = LinkRequest::Relink { ino, op, from: old, to: new, requester };
         unless_gone(self.ask(ino.home(), relink).await)?;
         let Some(victim) = victim.filter(|victim| victim.kind != FileKind::Directory) else {
             return Ok(());
         };
         let (ino, place) = (victim.ino, to.clone());
-        let unlink = PeerRequest::LinkDec { ino, place, requester, replaced: true };
+        let unlink = LinkRequest::LinkDec { ino, place, requester, replaced: true };
         if let Err(error) = unless_gone(self.ask(ino.home(), unlink).await) {
             tracing::warn!(%ino, %error, "failed to tell the home which file a rename replaced: repeated later");
             let later = self.operation_id();
@@ -442,7 +445,7 @@ impl Node {
         {
             return Ok(None);
         }
-        let asked = PeerRequest::HasName { ino: moved, place: place.clone() };
+        let asked = OperationRequest::HasName { ino: moved, place: place.clone() };
         match self.ask(moved.home(), asked).await {
             Ok(PeerReply::Outcome(Some(false))) => Ok(Some(LeftToUnbind::Forgotten(held))),
             Ok(_) => Ok(None),
@@ -540,6 +543,6 @@ enum Outcome {
     },
 }
 
-fn lookup(place: &Place) -> PeerRequest {
-    PeerRequest::Lookup(place.clone())
+fn lookup(place: &Place) -> NameRequest {
+    NameRequest::Lookup(place.clone())
 }

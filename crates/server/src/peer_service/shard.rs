@@ -9,7 +9,7 @@ use hayase_layout::{InodeId, NodeId, ServerId};
 use hayase_store::namespace::{EntryRecord, Intent, IntentKind};
 use hayase_store::ops;
 use hayase_wire::message::{
-    Binding, FileKind, OnceId, PeerReply, PeerRequest, Place, Refused, ShardEntry,
+    Binding, DirectoryRequest, FileKind, NameRequest, OnceId, PeerReply, Place, Refused, ShardEntry,
 };
 
 use super::Answer;
@@ -88,7 +88,7 @@ impl Node {
                 return Ok(());
             }
             let thaws = self.directories.thaws();
-            self.ask(dir.home(), PeerRequest::DirGrant { dir }).await?;
+            self.ask(dir.home(), DirectoryRequest::Grant { dir }).await?;
             // A removal that came and went meanwhile took this grant along: ask again.
             if thaws == self.directories.thaws() {
                 let mut txn = self.names.begin();
@@ -172,7 +172,7 @@ impl Node {
     ) -> Result<PeerReply, Refused> {
         let op = self.operation_id();
         self.intend(op, removal_of_directory(place, found, once))?;
-        let removed = self.ask(found.ino.home(), PeerRequest::DirRemove { dir: found.ino }).await;
+        let removed = self.ask(found.ino.home(), DirectoryRequest::Remove { dir: found.ino }).await;
         if let Err(refused) = removed {
             if refused.errno == libc_errno::EIO {
                 self.finish_later([op]);
@@ -242,7 +242,7 @@ impl Node {
         let mut told = Vec::new();
         for node in self.directories.forget_name(place) {
             if node != requester {
-                let request = PeerRequest::InvalName(place.clone());
+                let request = NameRequest::InvalName(place.clone());
                 told.push(tokio::task::spawn_local(self.ask(ServerId(node.0), request)));
             }
         }

@@ -7,7 +7,9 @@ use hayase_layout::{ByteCount, InodeId, Layout, NodeId, ServerId, StripeMap};
 use hayase_store::namespace::{FileKind, Inode};
 use hayase_store::{Part, Whence, ops};
 use hayase_wire::BoxBuffer;
-use hayase_wire::message::{Grants, MachineLife, PartRef, PeerReply, PeerRequest, Place, Refused};
+use hayase_wire::message::{
+    Grants, InodeRequest, MachineLife, NameRequest, PartRef, PartRequest, PeerReply, Place, Refused,
+};
 
 use super::Answer;
 use super::durable_files::{
@@ -118,7 +120,7 @@ impl Node {
             let part = PartRef { ino, layout_epoch: inode.layout_epoch, index };
             let len = map.part_len(index, ByteCount(size)).0;
             let trunc_epoch = inode.trunc_epoch;
-            let request = PeerRequest::PartTruncate { part, len, trunc_epoch };
+            let request = PartRequest::Truncate { part, len, trunc_epoch };
             cuts.push(tokio::task::spawn_local(self.ask(*server, request)));
         }
         for cut in cuts {
@@ -276,7 +278,7 @@ impl Node {
         let mut syncs = Vec::new();
         for (server, index) in servers.iter().zip(0..) {
             let part = PartRef { ino: inode.ino, layout_epoch: inode.layout_epoch, index };
-            let request = PeerRequest::PartSync { part, data_only };
+            let request = PartRequest::Sync { part, data_only };
             syncs.push(tokio::task::spawn_local(self.ask(*server, request)));
         }
         for sync in syncs {
@@ -334,7 +336,7 @@ impl Node {
                 }
                 let mut syncs = Vec::new();
                 for (_, part) in self.files_of_recorded(&inode).await? {
-                    let request = PeerRequest::Fsync { ino: part, data_only };
+                    let request = InodeRequest::Fsync { ino: part, data_only };
                     syncs.push(tokio::task::spawn_local(self.ask(part.home(), request)));
                 }
                 for sync in syncs {
@@ -393,13 +395,13 @@ impl Node {
             true => Vec::new(),
             false => places.iter().take(NAMES_ASKED_MAX).map(|at| (at.clone(), ino)).collect(),
         };
-        match self.ask(shard, PeerRequest::SyncNames { bound: asked }).await? {
+        match self.ask(shard, NameRequest::SyncNames { bound: asked }).await? {
             PeerReply::Outcome(Some(true)) => return Ok(true),
             PeerReply::Outcome(_) => {}
             PeerReply::Spread => {
                 for place in places.iter().take(NAMES_ASKED_MAX) {
                     // Whatever it says, it tells where the names of the directory are.
-                    drop(self.ask_shard(place, PeerRequest::Lookup(place.clone())).await);
+                    drop(self.ask_shard(place, NameRequest::Lookup(place.clone())).await);
                 }
                 return Ok(false);
             }

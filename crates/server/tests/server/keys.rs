@@ -2,13 +2,13 @@
 
 use std::cell::Cell;
 use std::fs;
-use std::os::unix::fs::MetadataExt;
+use std::os::unix::fs::{MetadataExt, symlink};
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
 use hayase_layout::{InodeId, ServerId};
-use hayase_wire::message::{FileKind, MembersNow, PeerReply, PeerRequest};
+use hayase_wire::message::{FileKind, MemberRequest, MembersNow, PeerReply, PeerRequest};
 use hayase_wire::transport::{TcpTransport, Transport};
 use hayase_wire::{
     BoxBuffer, CallError, Connector, Credentials, KnownServers, Member, PeerIdentity, PeerLink,
@@ -153,7 +153,6 @@ fn a_key_that_was_changed_in_the_job_directory_is_named() {
         assert!(why.ends_with(&expected), "{why}");
     };
     members::publish(&dir, &changed, cluster.secret()).expect("published");
-    says(&cluster.refused(0, 2), &members::published_path(&dir, ServerId(1)));
     let sealing = members::seal(&dir, 2, cluster.secret(), WAIT);
     run(sealing).expect("sealed");
     says(&cluster.refused(0, 2), &members::sealed_path(&dir));
@@ -162,13 +161,88 @@ fn a_key_that_was_changed_in_the_job_directory_is_named() {
     assert!(why.contains("server 1 on host n1 than the storage of that server"), "{why}");
 }
 
-/// Counts what it was asked as a server.
-#[derive(Default)]
-struct Counting {
-    asked: Cell<usize>,
+/// What any process of the job can write into the directory, and what a disk does to it.
+#[test]
+fn an_entry_of_another_server_that_was_damaged_or_changed_ends_nobody() {
+    let mut cluster = Cluster::up_in_memory(3);
+    let made = cluster.process(1).create(InodeId::ROOT, "of-1", FileKind::Regular).expect("made");
+    let key = ServerKey::generate().expect("randomness").public();
+    let changed = Member { key, ..published(&cluster, 1) };
+    members::publish(cluster.job_dir(), &changed, cluster.secret()).expect("published");
+    let damaged = members::published_path(cluster.job_dir(), ServerId(2));
+    fs::write(damaged, b"half an ent").expect("written");
+    cluster.restart(0);
+    cluster.process(0).attr(made.ino).expect("it is reached");
+    cluster.process(2).attr(made.ino).expect("it is reached");
 }
 
-impl Service for Counting {
+#[test]
+fn a_list_of_more_or_fewer_servers_than_the_job_has_is_refused() {
+    let mut cluster = Cluster::up_in_memory(2);
+    let dir = cluster.job_dir().to_owned();
+    let third = Member { server: ServerId(2), ..published(&cluster, 1) };
+    members::publish(&dir, &third, cluster.secret()).expect("published");
+    cluster.kill(0);
+    cluster.kill(1);
+    for listed in [3, 1] {
+        let sealing = members::seal(&dir, listed, cluster.secret(), WAIT);
+        run(sealing).expect("sealed");
+        let path = members::sealed_path(&dir);
+        let expected = format!("{} lists {listed} servers, and this job has 2", path.display());
+        for server in [0, 1] {
+            let why = cluster.refused(server, 2);
+            assert!(why.ends_with(&expected), "{why}");
+        }
+    }
+}
+
+/// It would begin the job again, with a root directory in which nothing is.
+#[test]
+fn a_server_whose_names_alone_are_gone_does_not_return() {
+    let mut cluster = Cluster::up_in_memory(2);
+    let sealed = members::sealed_path(cluster.job_dir());
+    let list = fs::read(&sealed).expect("it is sealed");
+    for server in [0, 1] {
+        cluster.kill_and_forget_names(server);
+        let why = cluster.refused(server, 2);
+        let expected = format!(
+            "{} was sealed when server {server} on host n{server} had begun the job, and its names of then are not in",
+            sealed.display()
+        );
+        assert!(why.contains(&expected), "{why}");
+        assert_eq!(fs::read(&sealed).expect("it is there"), list, "it is sealed once");
+    }
+}
+
+/// It was killed between the two, or the file was damaged and removed.
+#[test]
+fn a_restart_waits_for_room_for_the_keys_of_the_others() {
+    let mut cluster = Cluster::up_in_memory(2);
+    cluster.kill(1);
+    let file = cluster.known_file(1);
+    let known = fs::read(&file).expect("it is kept");
+    fs::remove_file(&file).expect("it was there");
+    // The first time that it is written the disk is full.
+    let temporary = file.with_extension(format!("json.{}", std::process::id()));
+    symlink("/dev/full", &temporary).expect("linked");
+    cluster.restart(1);
+    assert_eq!(fs::read(&file).expect("it is kept"), known);
+    assert!(fs::symlink_metadata(&temporary).is_err(), "it was tried with the full disk");
+}
+
+/// Answers the same to all that it is asked as a server, and counts.
+struct Answering {
+    asked: Cell<usize>,
+    reply: PeerReply,
+}
+
+impl Answering {
+    fn with(reply: PeerReply) -> Rc<Self> {
+        Rc::new(Self { asked: Cell::new(0), reply })
+    }
+}
+
+impl Service for Answering {
     async fn buffer(&self, len: usize) -> BoxBuffer {
         Box::new(vec![0; len])
     }
@@ -181,7 +255,7 @@ impl Service for Counting {
         _payload: Option<(BoxBuffer, usize)>,
     ) -> Response {
         self.asked.set(self.asked.get() + 1);
-        Response::new(hayase_wire::encode(&PeerReply::Pong).expect("it encodes"))
+        Response::new(hayase_wire::encode(&self.reply).expect("it encodes"))
     }
 }
 
@@ -196,7 +270,7 @@ fn a_member_in_the_place_of_a_dead_server_is_asked_nothing_and_delays_no_loss() 
     cluster.kill(1);
     run(async {
         let listener = TcpTransport::new().listen(&address).await.expect("its port is free");
-        let counting = Rc::new(Counting::default());
+        let counting = Answering::with(PeerReply::Pong);
         let serving =
             tokio::task::spawn_local(serve_listener(listener, posing, Rc::clone(&counting)));
         let declared = std::thread::spawn(move || {
@@ -211,11 +285,83 @@ fn a_member_in_the_place_of_a_dead_server_is_asked_nothing_and_delays_no_loss() 
     });
 }
 
+/// By the order of two losses, not by time: nobody is at the port of the server that died later.
+#[test]
+fn a_loss_with_a_member_at_the_port_of_the_dead_server_is_declared_as_soon_as_without() {
+    let mut cluster = Cluster::up_in_memory(3);
+    for server in [1, 2] {
+        cluster.restart(server);
+        eventually("server 0 hears it", || cluster.process(server).attr(InodeId::ROOT).is_ok());
+    }
+    let (posing, address) = (posing_as(&cluster, 1), published(&cluster, 1).addresses.remove(0));
+    let mut on_0 = cluster.process(0);
+    cluster.kill(1);
+    run(async {
+        let listener = TcpTransport::new().listen(&address).await.expect("its port is free");
+        let answering = Answering::with(PeerReply::Pong);
+        let serving = tokio::task::spawn_local(serve_listener(listener, posing, answering));
+        let declared = std::thread::spawn(move || {
+            cluster.kill(2);
+            let mut seen = Vec::new();
+            eventually("server 2 is lost", || {
+                seen = lost(&mut on_0);
+                seen.contains(&2)
+            });
+            (seen, cluster)
+        });
+        while !declared.is_finished() {
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+        let (mut seen, _cluster) = declared.join().expect("it was declared lost");
+        seen.sort_unstable();
+        assert_eq!(seen, [1, 2], "the one that died first is not lost later");
+        serving.abort();
+    });
+}
+
+/// Server 0 alone declares losses: what another one says ends nobody.
+#[test]
+fn a_server_that_another_one_calls_lost_asks_server_0_and_serves_on() {
+    let mut cluster = Cluster::up_in_memory(3);
+    let made = cluster.process(1).create(InodeId::ROOT, "of-1", FileKind::Regular).expect("made");
+    let key = ServerKey::read(&cluster.key_file(1)).expect("readable").expect("it is there");
+    let lying = Credentials { key, ..posing_as(&cluster, 1) };
+    let address = published(&cluster, 1).addresses.remove(0);
+    cluster.kill(1);
+    run(async {
+        let listener = TcpTransport::new().listen(&address).await.expect("its port is free");
+        let answering = Answering::with(PeerReply::Dead);
+        let counting = Rc::clone(&answering);
+        let serving = tokio::task::spawn_local(serve_listener(listener, lying, answering));
+        let asked = std::thread::spawn(move || {
+            for node in [0, 2] {
+                let mut process = cluster.process(node);
+                for _ in 0..10 {
+                    process.attr(made.ino).expect_err("server 1 serves nothing");
+                }
+                process
+                    .create(InodeId::ROOT, &format!("of-{node}"), FileKind::Regular)
+                    .expect("its own server serves");
+            }
+            cluster
+        });
+        while !asked.is_finished() {
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+        let cluster = asked.join().expect("both serve on");
+        assert!(counting.asked.get() > 0, "it was asked");
+        for node in [0, 2] {
+            cluster.process(node).attr(InodeId::ROOT).expect("it serves on");
+        }
+        serving.abort();
+    });
+}
+
 #[test]
 fn a_member_speaks_for_no_other_server() {
     let cluster = Cluster::up_in_memory(3);
     let (mut on_0, mut on_2) = (cluster.process(0), cluster.process(2));
-    let beat = PeerRequest::Beat { took: 0 };
+    let beat = PeerRequest::from(MemberRequest::Beat { took: 0 });
     let error = ask(&cluster, posing_as(&cluster, 1), 0, &beat).expect_err("not served");
     assert!(matches!(error, CallError::Unreachable { .. }), "{error:?}");
 
@@ -226,7 +372,7 @@ fn a_member_speaks_for_no_other_server() {
     let of_2 = (ServerId(2), published(&cluster, 2).start_id);
     let members = MembersNow { epoch: 9, lost: vec![of_2], ..MembersNow::default() };
     for server in [0, 2] {
-        let news = PeerRequest::Members(Box::new(members.clone()));
+        let news = PeerRequest::from(MemberRequest::Members(Box::new(members.clone())));
         let reply = ask(&cluster, genuine.clone(), server, &news).expect("an answer");
         assert!(matches!(reply, PeerReply::Refused(_)), "{reply:?}");
     }

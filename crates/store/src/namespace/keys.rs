@@ -7,8 +7,8 @@
 
 use hayase_layout::{InodeId, ServerId};
 
+use super::answer_slot::AnswerSlot;
 use super::entry::cookie;
-use super::ops::AnswerSlot;
 use crate::part::PartId;
 
 const ANSWER: u8 = b'a';

@@ -23,7 +23,7 @@ mod set_attr;
 mod unlink;
 mod xattr;
 
-pub use self::answer::{Answer, AnswerSlot, answer, answers, drop_answers, put_answer};
+pub use self::answer::{Answer, answer, answers, drop_answers, put_answer};
 pub use self::create::create;
 pub use self::dir_shards::{
     add_dir_shard, are_names_spread, clear_dir_shards, dir_shards, grant_dir, has_dir_grant,
@@ -48,6 +48,7 @@ pub use self::xattr::{
     remove_xattr, set_xattr,
 };
 
+pub use super::answer_slot::AnswerSlot;
 pub use super::entry::cookie;
 
 use super::NamespaceError;

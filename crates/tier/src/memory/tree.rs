@@ -3,12 +3,8 @@
 use std::time::SystemTime;
 
 use super::xattrs::list_follows;
-use super::{Memory, State};
+use super::{Memory, State, directory_name};
 use crate::{Action, Attributes, DirectoryMeta, Key, TierError, Tree};
-
-pub(super) fn directory_name(key: &Key) -> Vec<u8> {
-    [key.as_bytes(), b"/"].concat()
-}
 
 impl State {
     /// Why there is no such directory: something else stands there, or nothing.

@@ -5,8 +5,7 @@ use std::sync::Arc;
 use hayase_layout::Acl;
 use hayase_layout::acl::ACCESS_NAME;
 
-use super::tree::directory_name;
-use super::{Memory, Object};
+use super::{Memory, Object, directory_name};
 use crate::{Action, Key, TierError, XattrChanges, Xattrs, change_xattrs};
 
 impl Memory {

@@ -9,6 +9,7 @@ use data_encoding::{BASE64, HEXLOWER};
 use md5::{Digest as _, Md5};
 use ring::digest;
 
+use super::etag::bare;
 use super::http::Head;
 use super::settings::UploadChecksum;
 use super::xml::Element;
@@ -127,7 +128,7 @@ impl Sums {
         let stored = |name| if is_whole(head) { told(name) } else { None };
         let is_md5 = |tag: &&str| tag.len() == 32 && tag.bytes().all(|b| b.is_ascii_hexdigit());
         // Of what the server encrypted the tag is another.
-        let tag = head.get("etag").filter(|_| !is_encrypted(head)).map(super::object::bare);
+        let tag = head.get("etag").filter(|_| !is_encrypted(head)).map(bare);
         let part_bytes = head.get(PART_BYTES).and_then(|bytes| bytes.parse().ok());
         Self {
             own: head.get(OWN).map(str::to_owned),

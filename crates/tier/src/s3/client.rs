@@ -372,12 +372,6 @@ impl Client {
             }
         })
     }
-
-    /// The error that a caller of the tier sees.
-    pub(super) fn failed(&self, action: Action, key: &str, fault: Fault) -> TierError {
-        let path = format!("s3://{}/{key}", self.settings.bucket);
-        fault.into_tier_error(action, path, self)
-    }
 }
 
 /// Full jitter: anything up to a bound that doubles; a server's own wish is its lower end.

@@ -17,10 +17,10 @@ use serde::{Deserialize, Serialize};
 
 use super::checksum::{Sum, announcement};
 use super::client::{Client, Request};
+use super::etag::bare;
 use super::fault::Fault;
 use super::limits::{KEYS_PER_PAGE, PARTS_MAX, RECORD_BYTES_MAX};
 use super::multipart::{Part, document};
-use super::object::bare;
 use crate::claim::{claim, claim_present};
 use crate::descriptor::{read_fully, write_fully};
 use crate::timestamp::system_time;

@@ -8,6 +8,7 @@ use xxhash_rust::xxh3::Xxh3;
 use super::checksum::Sums;
 use super::client::{Client, Request};
 use super::date;
+use super::etag::bare;
 use super::fault::Fault;
 use super::http::Head;
 use super::limits::OBJECT_KEY_BYTES_MAX;
@@ -109,11 +110,6 @@ pub(super) fn meta(size: u64, modified: Option<SystemTime>, etag: Option<&str>) 
     }
     hash.update(&size.to_le_bytes());
     ObjectMeta { size: ByteCount(size), mode: MODE, mtime, identity: hash.digest() }
-}
-
-/// An entity tag without its quotes, which some servers leave out.
-pub(super) fn bare(etag: &str) -> &str {
-    etag.trim_start_matches("W/").trim_matches('"')
 }
 
 /// Asks for the attributes of an object.

@@ -6,11 +6,11 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use super::client::Client;
+use super::commit::{Condition, Conditional};
 use super::kept::{self, Begun, Found, Record};
 use super::limits::{PART_BYTES_MIN, PARTS_MAX};
 use super::multipart::{self, Multipart, Part};
-use super::probe::Conditional;
-use super::upload::{self, Condition};
+use super::upload;
 use crate::{Action, Attributes, ObjectMeta, PartsUpload, Precondition, TierError, UploadOf};
 
 struct ObjectParts {

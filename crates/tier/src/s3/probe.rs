@@ -3,41 +3,14 @@
 use std::sync::Arc;
 
 use super::client::{Client, Request};
+use super::commit::{Condition, Conditional, Obeyed, object_headers};
 use super::fault::Fault;
 use super::limits::TIDY_ATTEMPTS;
 use super::multipart::Multipart;
 use super::settings::ConditionalWrites;
-use super::upload::{Condition, object_headers};
 use super::{CredentialSource, checksum::Sum, object, removal};
 use crate::Attributes;
 use crate::key::TEMPORARY_PREFIX;
-
-/// Where a condition on a write is obeyed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Obeyed {
-    /// Nowhere.
-    Never,
-    /// When an object is put with one request.
-    Single,
-    /// Also when parts are joined.
-    Always,
-}
-
-/// The conditions on writes and removals that we make use of.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Conditional {
-    /// `If-None-Match: *`.
-    pub(super) absent: Obeyed,
-    /// `If-Match` with an entity tag, on writes.
-    pub(super) matches: Obeyed,
-    /// The same on removals: there are servers that obey one of the two.
-    pub(super) removals: bool,
-}
-
-impl Conditional {
-    const NEVER: Self = Self { absent: Obeyed::Never, matches: Obeyed::Never, removals: false };
-    const ALWAYS: Self = Self { absent: Obeyed::Always, matches: Obeyed::Always, removals: true };
-}
 
 /// Asks the settings, then the server.
 ///

@@ -8,16 +8,14 @@
 //!    an attempt whose answer was lost.
 
 use std::sync::Arc;
-use std::time::SystemTime;
 
 use super::checksum::{self, Sum};
 use super::client::{Client, Request};
+use super::commit::{Condition, Conditional, committed, object_headers};
 use super::fault::Fault;
-use super::limits::{PART_BYTES_MAX, PARTS_MAX, PARTS_PER_SIZE, PUT_PARTS_MAX};
-use super::multipart::Multipart;
-pub(super) use super::multipart::sweep;
-use super::object::{self, META_UPLOAD, Seen, Stands};
-use super::probe::{Conditional, Obeyed};
+use super::limits::{PARTS_MAX, PARTS_PER_SIZE, PUT_PARTS_MAX};
+use super::multipart::{Multipart, part_bytes};
+use super::object::{self, META_UPLOAD, Seen};
 use crate::{Action, Attributes, ObjectMeta, Precondition, TierError, Upload};
 
 struct ObjectUpload {
@@ -54,13 +52,6 @@ pub(super) fn begin(
     })
 }
 
-/// Bytes of the part with this number, counted from 0.
-pub(super) fn part_bytes(client: &Client, number: u32) -> usize {
-    let doublings = (number / PARTS_PER_SIZE).min(16);
-    let first = client.settings.part_bytes.get();
-    usize::try_from((first << doublings).min(PART_BYTES_MAX.max(first))).unwrap_or(usize::MAX)
-}
-
 /// Most bytes that the upload of an object of `size` bytes holds: the part that is kept, the one that
 /// grows, and those on their way.
 pub(super) fn memory(client: &Client, size: u64) -> u64 {
@@ -92,79 +83,6 @@ pub(super) fn put(
     let mut multipart = Multipart::begin(client, key, attributes, None).map_err(failed)?;
     multipart.send_all(data).map_err(failed)?;
     finish(&mut multipart, data.len() as u64, client, key, &condition)
-}
-
-/// What a request that commits an object asks the server to check.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Condition {
-    None,
-    /// No object is there.
-    Absent,
-    /// The version with this entity tag is there.
-    Matches(String),
-}
-
-impl Condition {
-    /// Of an object that is put with a `single` request, or joined of parts.
-    ///
-    /// # Errors
-    /// `Unsupported` for a condition that this server does not know, `Changed` when another version is there already.
-    pub(super) fn of(
-        client: &Client,
-        key: &str,
-        precondition: Precondition,
-        conditional: Conditional,
-        single: bool,
-    ) -> Result<Self, TierError> {
-        let is_obeyed = |obeyed| match obeyed {
-            Obeyed::Always => true,
-            Obeyed::Single => single,
-            Obeyed::Never => false,
-        };
-        let path = || format!("s3://{}/{key}", client.settings.bucket);
-        match precondition {
-            Precondition::Any => Ok(Self::None),
-            Precondition::Absent if is_obeyed(conditional.absent) => Ok(Self::Absent),
-            Precondition::Absent => {
-                Err(TierError::Unsupported { action: Action::Commit, path: path() })
-            }
-            Precondition::Matches(identity) => {
-                let changed = || TierError::Changed { action: Action::Commit, path: path() };
-                let seen = match object::head(client, key) {
-                    Ok(seen) if seen.meta.identity == identity => seen,
-                    Ok(_) => return Err(changed()),
-                    Err(fault) if fault.is_missing() => return Err(changed()),
-                    Err(fault) => return Err(client.failed(Action::Commit, key, fault)),
-                };
-                let etag = seen.etag.filter(|_| is_obeyed(conditional.matches));
-                Ok(etag.map_or(Self::None, Self::Matches))
-            }
-        }
-    }
-
-    pub(super) fn header(&self) -> Option<(String, String)> {
-        match self {
-            Self::None => None,
-            Self::Absent => Some(("if-none-match".to_owned(), "*".to_owned())),
-            Self::Matches(etag) => Some(("if-match".to_owned(), etag.clone())),
-        }
-    }
-
-    /// What it means that it was not met.
-    fn unmet(&self, path: String) -> TierError {
-        let action = Action::Commit;
-        match self {
-            Self::Matches(_) => TierError::Changed { action, path },
-            _ => TierError::Exists { action, path },
-        }
-    }
-}
-
-/// Headers of a new object, whichever way it is written.
-pub(super) fn object_headers(client: &Client, attributes: Attributes) -> Vec<(String, String)> {
-    let mut headers = client.encryption_headers(true);
-    headers.extend(object::attribute_headers(Stands::File, attributes));
-    headers
 }
 
 /// An object that stands for something else, with these headers.
@@ -209,12 +127,6 @@ fn put_single(
         Ok(committed(exchange.head().get("etag"), exchange.head().get("date"), size))
     });
     settle(client, key, answer, &token, condition)
-}
-
-/// What a commit answers without asking again.
-pub(super) fn committed(etag: Option<&str>, date: Option<&str>, size: u64) -> Option<ObjectMeta> {
-    let now = date.and_then(super::date::parse_http).unwrap_or_else(SystemTime::now);
-    etag.map(|etag| object::meta(size, Some(now), Some(etag)))
 }
 
 /// Turns the answer to a commit into the truth: an attempt whose answer was lost may have done it.

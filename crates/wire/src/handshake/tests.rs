@@ -87,7 +87,10 @@ async fn with_a_peer_that_authenticates_no_payloads_they_have_checksums() {
                 open_hello(&mut state, &receive_hello(&mut *receiver).await.unwrap()).unwrap();
             send_hello(&mut *sender, &mut state, &[]).await.unwrap();
             let (ours, peers) = state.dangerously_get_raw_split();
-            session(sender, receiver, (&ours, &peers), protection, theirs.who, LINK)
+            let mut session =
+                session(sender, receiver, (&ours, &peers), protection, theirs.who, LINK);
+            expect_taken(ServerId(1), &mut session.receiver).await.unwrap();
+            session
         };
         let (mut near, far) = tokio::join!(by_hand, accept(far, &theirs));
         let mut far = far.unwrap();
@@ -158,7 +161,7 @@ async fn a_wrong_secret_gets_no_answer() {
 
 #[tokio::test]
 async fn no_byte_of_a_handshake_may_change() {
-    // New keys and what is behind them, in each message: the connector learns nothing of what is wrong with the last.
+    // New keys and what is behind them, in each message.
     for (direction, nth, at) in [
         (Direction::Out, 0, 0),
         (Direction::Out, 0, 40),
@@ -178,8 +181,7 @@ async fn no_byte_of_a_handshake_may_change() {
             }
         })
         .await;
-        assert!(far.is_err(), "{direction:?} {nth} {at}");
-        assert_eq!(near.is_err(), nth == 0, "{direction:?} {nth} {at}");
+        assert!(near.is_err() && far.is_err(), "{direction:?} {nth} {at}");
     }
 }
 
@@ -195,10 +197,17 @@ async fn who_knows_the_secret_is_no_other_server() {
         assert!(!error.is_final() && error.help().is_some());
         assert!(matches!(far, Err(HandshakeError::Closed)), "nothing of the connector is shown");
     }
-    let (_, far) = shake(posing_as(0), credentials(1, 9, false), through).await;
+    let refused = |near: Result<Session, HandshakeError>, why: &str| {
+        let error = near.map(|_| ()).unwrap_err();
+        assert_eq!(error.to_string(), format!("server 1 refused the connection: {why}"));
+        assert!(!error.is_final() && error.help().is_some());
+    };
+    let (near, far) = shake(posing_as(0), credentials(1, 9, false), through).await;
     assert!(matches!(far, Err(HandshakeError::WrongKey { server: ServerId(0), .. })));
-    let (_, far) = shake(posing_as(9), credentials(1, 9, false), through).await;
+    refused(near, "it knows server 0 by another key");
+    let (near, far) = shake(posing_as(9), credentials(1, 9, false), through).await;
     assert!(matches!(far, Err(HandshakeError::UnknownServer { server: ServerId(9) })));
+    refused(near, "its job has no server 9");
     // With another version, too: that would be final.
     for starting in [true, false] {
         let (near, mut far) = MemoryTransport::new().pair();
@@ -218,12 +227,37 @@ async fn who_knows_the_secret_is_no_other_server() {
 }
 
 #[tokio::test]
+async fn a_connector_knows_that_it_is_taken_or_why_not() {
+    let (near, far) = MemoryTransport::new().pair();
+    let (ours, theirs) = (credentials(0, 9, false), credentials(1, 9, false));
+    let full = || Some("it is full".to_owned());
+    let accepting = async { answer(hear(far, &theirs).await?, &theirs, full).await };
+    let (near, far) = tokio::join!(connect(near, &ours, ServerId(1), LINK), accepting);
+    let error = near.map(|_| ()).unwrap_err();
+    assert_eq!(error.to_string(), "server 1 refused the connection: it is full");
+    assert!(matches!(far, Err(HandshakeError::NotTaken { server: ServerId(0), .. })));
+
+    // What is said comes from the acceptor alone: nobody on the way can say it.
+    for at in [0, 20, 50] {
+        let mut seen = 0;
+        let (near, _) = honest(move |way, frame| {
+            seen += usize::from(way == Direction::Back);
+            if way == Direction::Back && seen == 2 {
+                frame.header[at] ^= 1;
+            }
+        })
+        .await;
+        assert!(matches!(near, Err(HandshakeError::Frame(_))), "{at}");
+    }
+}
+
+#[tokio::test]
 async fn another_server_or_version_is_named() {
     let through = |_, frame| Some(vec![frame]);
     let (near, _) = shake(credentials(0, 9, false), credentials(2, 9, false), through).await;
     let error = near.map(|_| ()).unwrap_err();
     assert!(matches!(error, HandshakeError::WrongServer { found: ServerId(2), .. }));
-    assert!(error.is_final());
+    assert!(!error.is_final() && error.help().is_some(), "anybody can forward a connection");
 
     // The connector's side by hand, with a version of its own.
     let transport = MemoryTransport::new();

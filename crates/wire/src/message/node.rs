@@ -15,6 +15,7 @@ use hayase_layout::{Acls, ByteCount, InodeId, NodeId, ServerId, StripePolicy};
 use serde::{Deserialize, Serialize};
 
 use super::CacheLine;
+use super::open::{Access, Opening};
 use super::{
     AreaUse, Attr, ChecksumLine, DirEntry, Entry, FileKind, Flushed, Grants, HeldLock, Holding,
     Lock, LockAnswer, LockHeld, LockRange, MetaChange, Name, Refused, Sample, ServerStatus,
@@ -65,13 +66,6 @@ pub struct HandedBack {
     pub answers: Vec<(u64, NodeReply)>,
 }
 
-/// Read and write, as an open needs them. Neither: `O_PATH`-like, never sent.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
-pub struct Access {
-    pub read: bool,
-    pub write: bool,
-}
-
 /// Bytes of one arena slot of the asking process: `slot` as numbered in its arena, from the slot's start.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SlotRange {
@@ -97,28 +91,6 @@ pub struct Gathered {
     pub age: Duration,
     /// What was kept free for more of them is given back.
     pub is_last: bool,
-}
-
-/// How the node of the opener means to serve an open.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
-pub enum OpenKind {
-    /// Through the kernel or a descriptor, straight to the part, when the part is on this node
-    /// (class L). The reply carries the part's descriptor where that is possible.
-    Local,
-    /// Through messages (class R).
-    Remote,
-    /// Through messages, and the only opener's kernel may cache although it writes
-    /// (`docs/design/001-coherence.md`, "Kernels without passthrough, or without mappings of direct files").
-    RemoteCachedWriter,
-}
-
-/// An open, as its asker books it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
-pub struct Opening {
-    pub access: Access,
-    pub kind: OpenKind,
-    /// Among the opens of its asker, in the order in which they were asked for.
-    pub number: u64,
 }
 
 /// The answer to a recall. Opens travel beside it: what its sender asked for later than it looked

@@ -32,10 +32,14 @@ impl Door {
         }
     }
 
-    /// The session with the peer of a connection, if it is one.
-    pub(super) async fn admit(&self, connection: Connection) -> Option<Session> {
+    /// The session with the peer of a connection, if it is one, unless `refuses` says why it is not taken.
+    pub(super) async fn admit(
+        &self,
+        connection: Connection,
+        refuses: impl FnOnce() -> Option<String>,
+    ) -> Option<Session> {
         let peer = connection.peer.clone();
-        let session = self.shake_hands(connection).await;
+        let session = self.shake_hands(connection, refuses).await;
         session.map_err(|error| self.refusals.tell(&peer, &error)).ok()
     }
 
@@ -53,10 +57,15 @@ impl Door {
         }
     }
 
-    async fn shake_hands(&self, connection: Connection) -> Result<Session, HandshakeError> {
+    async fn shake_hands(
+        &self,
+        connection: Connection,
+        refuses: impl FnOnce() -> Option<String>,
+    ) -> Result<Session, HandshakeError> {
         let heard = self.strangers.hold(handshake::hear(connection, &self.credentials)).await;
         let heard = heard.ok_or(HandshakeError::Displaced)??;
-        let session = self.handshakes.hold(handshake::answer(heard, &self.credentials)).await;
+        let answering = handshake::answer(heard, &self.credentials, refuses);
+        let session = self.handshakes.hold(answering).await;
         session.ok_or(HandshakeError::Displaced)?
     }
 }

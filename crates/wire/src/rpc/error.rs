@@ -9,6 +9,8 @@ use crate::handshake::HandshakeError;
 use crate::session::SessionError;
 use crate::transport::TransportError;
 
+const SEE_LOG: &str = "see `hayase status` and the log of that server";
+
 /// Why there is no connection to a server.
 #[derive(Debug, thiserror::Error)]
 pub enum LinkError {
@@ -63,6 +65,20 @@ impl LinkError {
     /// Whether another try can not help: as of the handshake.
     pub(super) fn is_final(&self) -> bool {
         matches!(self, Self::Handshake(error) if error.is_final())
+    }
+
+    /// Whether the server proved which one it is, and takes no connection of ours.
+    pub(super) fn is_refusal(&self) -> bool {
+        matches!(self, Self::Handshake(HandshakeError::Refused { .. }))
+    }
+
+    /// What the user can try next.
+    fn help(&self) -> Option<&'static str> {
+        match self {
+            Self::Handshake(error) => error.help(),
+            Self::Transport(error) => error.help(),
+            _ => None,
+        }
     }
 
     /// Whether the peer may be there, and only the way to it is cut. Who refuses a connection has answered.
@@ -158,13 +174,11 @@ impl CallError {
     /// What the user can try next.
     pub fn help(&self) -> Option<&'static str> {
         match self {
-            Self::Refused { source, .. } => match &**source {
-                LinkError::Handshake(error) => error.help(),
-                _ => None,
-            },
-            Self::Unreachable { .. } | Self::Deadline { .. } => {
-                Some("see `hayase status` and the log of that server")
+            Self::Refused { source, .. } => source.help(),
+            Self::Unreachable { source, .. } => {
+                source.as_ref().and_then(|source| source.help()).or(Some(SEE_LOG))
             }
+            Self::Deadline { .. } => Some(SEE_LOG),
             Self::Restarted { .. } | Self::Protocol { .. } => None,
         }
     }

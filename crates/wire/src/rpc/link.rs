@@ -128,7 +128,7 @@ pub struct PeerLink {
 /// What is known of a server that was looked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Presence {
-    /// It proved that it runs, and takes connections.
+    /// It proved that it runs, and that its storage is open.
     Serving,
     /// It proved that it runs, and opens its storage.
     Starting,
@@ -141,6 +141,7 @@ impl From<&Result<(), LinkError>> for Presence {
         match found {
             Ok(()) => Self::Serving,
             Err(error) if error.is_starting() => Self::Starting,
+            Err(error) if error.is_refusal() => Self::Serving,
             Err(_) => Self::Unknown,
         }
     }

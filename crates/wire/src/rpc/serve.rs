@@ -109,7 +109,7 @@ pub async fn serve_listener<S: Service>(
         };
         let (door, service, peers) = (Rc::clone(&door), service.clone(), peers.clone());
         connections.spawn_local(async move {
-            if let Some(session) = door.admit(connection).await {
+            if let Some(session) = door.admit(connection, || peers.refuses()).await {
                 drop(door);
                 serve_peer(session, service, &peers).await;
             }
@@ -149,6 +149,12 @@ struct Peers {
 }
 
 impl Peers {
+    /// Why one more connection is not taken, if it is not.
+    fn refuses(&self) -> Option<String> {
+        let is_full = self.connections.borrow().len() >= CONNECTIONS_MAX;
+        is_full.then(|| format!("it has {CONNECTIONS_MAX} connections"))
+    }
+
     /// The requests that all connections of a peer share; of an older incarnation nothing is kept.
     fn requests(&self, peer: PeerIdentity) -> Arc<Semaphore> {
         let mut requests = self.requests.borrow_mut();
@@ -162,8 +168,9 @@ impl Peers {
 
 async fn serve_peer<S: Service>(session: Session, service: Rc<S>, peers: &Rc<Peers>) {
     let (peer, key) = (session.peer, (session.peer, session.link));
-    if peers.connections.borrow().len() >= CONNECTIONS_MAX {
-        tracing::warn!(server = %peer.server, "connection refused: {CONNECTIONS_MAX} are open");
+    if peers.refuses().is_some() {
+        // Others have taken the last places since it was said that there is one.
+        tracing::warn!(server = %peer.server, "connection closed: {CONNECTIONS_MAX} are open");
         return;
     }
     let serial = peers.serial_next.get();

@@ -11,6 +11,7 @@ use tokio::time::{sleep, timeout};
 
 use super::LinkError;
 use crate::deadline::{CONNECT_STEP, CONNECT_WAIT};
+use crate::handshake::HandshakeError;
 use crate::limits::ADDRESSES_MAX;
 use crate::transport::{Address, Connection, Transport, TransportError};
 
@@ -83,6 +84,7 @@ impl Ways {
 fn weight(error: &LinkError) -> u8 {
     match error {
         LinkError::NoAddress => 0,
+        LinkError::Handshake(HandshakeError::WrongServer { .. }) => 1,
         error if error.is_final() => 1,
         error if error.is_no_way() => 3,
         _ => 2,

@@ -363,14 +363,12 @@ fn a_wrong_secret_is_named_and_learns_nothing() {
 }
 
 #[test]
-fn another_server_than_called_is_refused_at_once() {
+fn buffers_come_back_where_another_server_than_called_answers() {
     run(async {
         let transport = Rc::new(MemoryTransport::new());
         let pair = start_with(transport, memory(), credentials(0, 9), credentials(2, 9)).await;
-        let begin = Instant::now();
         let mut error = pair.link.call(vec![], send(), None, WAIT).await.unwrap_err();
-        assert!(begin.elapsed() < WAIT / 2);
-        assert!(matches!(&error, CallError::Refused { .. }), "{error:?}");
+        assert!(matches!(&error, CallError::Unreachable { .. }), "{error:?}");
         assert!(error.take_buffers().sent.is_some() && error.help().is_some());
     });
 }

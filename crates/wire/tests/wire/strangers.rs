@@ -229,9 +229,51 @@ fn a_member_at_the_address_of_a_dead_server_is_not_taken_for_it() {
         let posing = Credentials { key: key(ServerId(2)), ..credentials(ServerId(0)) };
         let connector = Connector::new(Rc::new(transport.clone()), posing);
         let link = PeerLink::new(connector, SERVER, vec![address()]);
-        link.call(vec![], None, None, WAIT).await.unwrap_err();
+        let asking = Rc::clone(&link);
+        let asked = async move { asking.call(vec![], None, None, WAIT).await.map(drop) };
+        let asked = tokio::task::spawn_local(asked);
+        while !asked.is_finished() {
+            assert_ne!(link.state(), PeerState::Connected, "it is refused, and knows it");
+            tokio::task::yield_now().await;
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+        let error = asked.await.unwrap().unwrap_err();
+        let CallError::Unreachable { source: Some(source), .. } = &error else {
+            panic!("{error:?}");
+        };
+        let text = "server 1 refused the connection: it knows server 0 by another key";
+        assert_eq!(source.to_string(), text);
+        assert!(error.help().is_some());
+        assert_eq!(link.presence().await, Presence::Serving, "who refuses runs");
         member(&transport).call(vec![], None, None, WAIT).await.unwrap();
         server.abort();
+    });
+}
+
+#[test]
+fn a_connection_that_a_stranger_forwards_to_another_server_is_tried_again() {
+    run(async {
+        let transport = MemoryTransport::new();
+        let link = member(&transport);
+        let other = start_as(&transport, credentials(ServerId(2))).await;
+        let begin = Instant::now();
+        let error = link.call(vec![], None, None, WAIT).await.unwrap_err();
+        assert_eq!(begin.elapsed(), WAIT, "the ordinary limit");
+        let CallError::Unreachable { source: Some(source), .. } = &error else {
+            panic!("{error:?}");
+        };
+        assert_eq!(source.to_string(), "server 2 answered where server 1 was called");
+        assert!(error.help().unwrap().contains("forwards connections"));
+
+        let asked = tokio::task::spawn_local(async move {
+            link.call(b"abc".to_vec(), None, None, WAIT).await.map(|answer| answer.body)
+        });
+        tokio::time::sleep(WAIT / 2).await;
+        assert!(!asked.is_finished());
+        other.abort();
+        other.await.unwrap_err();
+        start(&transport).await;
+        assert_eq!(asked.await.unwrap().unwrap(), b"abc");
     });
 }
 

@@ -1,9 +1,12 @@
 //! Tests 1-5 of the coherence protocol: what a node writes, the others see at once.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, ensure};
-use hayase_e2e::{Data, JobOptions, MapKind, Scene, Suite, TestResult, Whence, eventually, note};
+use hayase_e2e::actor::Answer;
+use hayase_e2e::{
+    Command, Data, File, JobOptions, MapKind, Scene, Suite, TestResult, Whence, eventually, note,
+};
 use rustix::time::{ClockId, clock_gettime};
 
 pub(crate) fn suite() -> Suite {
@@ -11,6 +14,8 @@ pub(crate) fn suite() -> Suite {
         .posix("coherence_01_size_after_remote_write", size_after_remote_write)
         .posix("coherence_01_size_of_striped_file", size_of_striped_file)
         .posix("coherence_02_reads_every_acknowledged_byte", reads_every_acknowledged_byte)
+        .posix("coherence_02_open_reader_sees_each_append", open_reader_sees_each_append)
+        .posix("coherence_02_open_reader_beside_stat", open_reader_sees_each_append_beside_stat)
         .posix("coherence_03_open_reader_sees_new_bytes", open_reader_sees_new_bytes)
         .posix("coherence_03_reader_between_writers", reader_between_writers)
         .posix("coherence_04_mapping_is_new_within_a_second", mapping_is_new_within_a_second)
@@ -80,6 +85,51 @@ fn reads_every_acknowledged_byte(scene: &Scene<'_>) -> TestResult {
         reader
             .check(offset, Data::pattern(round, len))
             .with_context(|| format!("round {round}"))?;
+    }
+    Ok(())
+}
+
+/// B has it open and cached, and reads without a pause while A appends: the kernel of B loses no answer about the length,
+/// though mappings are refreshed meanwhile.
+fn open_reader_sees_each_append(scene: &Scene<'_>) -> TestResult {
+    let path = scene.path("file");
+    let (writer, reader) = appended_and_read(scene, &path)?;
+    see_each_append(&writer, &reader, Duration::from_secs(4))
+}
+
+/// The same while other processes of B ask for the attributes all the time, so that answers cross.
+fn open_reader_sees_each_append_beside_stat(scene: &Scene<'_>) -> TestResult {
+    for dir in [scene.dir().to_owned(), scene.striped("striped")?] {
+        let path = format!("{dir}/file");
+        let (writer, reader) = appended_and_read(scene, &path)?;
+        let ask = format!("timeout 3 perl -e 'stat \"{path}\" while 1'");
+        let shell = Command::Shell { script: format!("{ask} & {ask}") };
+        let asking = scene.b.begin_within(shell, Duration::from_secs(20));
+        see_each_append(&writer, &reader, Duration::from_secs(2)).context(dir)?;
+        match asking.wait()? {
+            Answer::Output(output) if output.code == Some(124) => {}
+            other => anyhow::bail!("the processes that ask: {other:?}"),
+        }
+    }
+    Ok(())
+}
+
+/// Open by A for writing, and before by B for reading, with pages in its cache.
+fn appended_and_read(scene: &Scene<'_>, path: &str) -> anyhow::Result<(File, File)> {
+    scene.a.write_file(path, Data::fill(1, 1))?;
+    // Not while the writer's close lingers: then the open would not be one that caches.
+    std::thread::sleep(Duration::from_millis(300));
+    let reader = scene.b.open(path, "r")?;
+    reader.check(0, Data::fill(1, 1))?;
+    Ok((scene.a.open(path, "rw")?, reader))
+}
+
+fn see_each_append(writer: &File, reader: &File, time: Duration) -> TestResult {
+    let (begin, mut end) = (Instant::now(), 1);
+    while begin.elapsed() < time {
+        writer.pwrite(end, Data::pattern(end, 100))?;
+        reader.check(end, Data::pattern(end, 100)).with_context(|| format!("at {end}"))?;
+        end += 100;
     }
     Ok(())
 }

@@ -10,9 +10,7 @@ use hayase_layout::InodeId;
 use hayase_wire::message::{Close, NodeRequest};
 
 use super::{Area, Class, Drops, Linger};
-use crate::limits::{
-    CLOSE_BATCH_MAX, CLOSE_BATCH_WAIT, LINGERING_MAX, MAPPING_REFRESH, WRITE_LINGER,
-};
+use crate::limits::{CLOSE_BATCH_MAX, CLOSE_BATCH_WAIT, LINGERING_MAX, MAPPING_LOOK, WRITE_LINGER};
 
 /// The queue of both threads.
 #[derive(Debug)]
@@ -124,10 +122,10 @@ impl Closer {
         }
     }
 
-    /// Sleeps a refresh interval, or until there is a remote open at all; false when it is over.
+    /// Sleeps until the next look, or until there is a remote open at all; false when it is over.
     fn next_refresh(&self, has_remote: impl Fn() -> bool) -> bool {
         let mut state = self.lock();
-        let until = Instant::now() + MAPPING_REFRESH;
+        let until = Instant::now() + MAPPING_LOOK;
         loop {
             if state.stopped {
                 return false;
@@ -203,17 +201,22 @@ impl Area {
         self.inodes.answered(ino, shard);
     }
 
-    /// Body of the refreshing thread: pages of mappings that nobody revalidates, because no read(2)
-    /// passes, live a second at most.
+    /// Body of the refreshing thread: pages of mappings live a second at most, also where no read(2) validates them.
     pub(super) fn refresh_mappings(&self) {
         let has_remote = || self.remote_handles.load(Ordering::Relaxed) > 0;
         while self.closer.next_refresh(has_remote) {
-            let mut stale = Vec::new();
+            let (now, mut stale) = (Instant::now(), Vec::new());
             self.inodes.for_each(|shard| {
-                let open = shard.nodes.iter().filter(|(_, node)| {
-                    node.open.is_open() && node.open.class() == Some(Class::Remote) && !node.cache
+                let open = shard.nodes.iter_mut().filter(|(_, node)| {
+                    node.open.is_open()
+                        && node.open.class() == Some(Class::Remote)
+                        && !node.cache
+                        && node.validated.is_due(now)
                 });
-                stale.extend(open.map(|(ino, _)| *ino));
+                stale.extend(open.map(|(ino, node)| {
+                    node.validated.drop_pages(now);
+                    *ino
+                }));
             });
             for ino in stale {
                 self.invalidate(ino, Drops::Pages);

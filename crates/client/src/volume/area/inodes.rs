@@ -8,6 +8,7 @@ use std::time::Instant;
 use hayase_layout::InodeId;
 
 use super::gathering::FileGathering;
+use super::validated::Validated;
 use crate::attributes::AttrCache;
 use crate::grants::Stamps;
 use crate::limits::{ATTRIBUTES_MAX, SHARDS};
@@ -24,6 +25,8 @@ pub(super) struct Node {
     /// The kernel's pages all come from the time since CACHE was granted.
     pub(super) pages_valid: bool,
     pub(super) striped: bool,
+    /// Where others may write it.
+    pub(super) validated: Validated,
     /// From the first small write by messages on.
     pub(super) gathering: Option<Arc<FileGathering>>,
     /// The kernel may have changed the part without us.

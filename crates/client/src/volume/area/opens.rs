@@ -125,6 +125,7 @@ impl Area {
         let keep_pages = cache && node.pages_valid;
         // An open that may cache and keeps nothing begins with no pages at all.
         node.pages_valid |= cache;
+        node.validated.has_pages |= cache;
         FileOpen {
             class,
             descriptor: node.descriptor.clone(),

@@ -17,8 +17,8 @@ use hayase_stage::Progress;
 use super::{Order, SpreadError};
 use crate::commands::transfer::{self, End, Event, Now};
 use crate::job::Job;
-use crate::launch::signals::Signals;
 use crate::output::Output;
+use crate::process::signals::Signals;
 use crate::process::{Handle, ProcessId};
 
 /// What is kept of what a worker says on its standard error.

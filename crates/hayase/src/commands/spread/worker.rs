@@ -14,7 +14,7 @@ use ring::rand::SystemRandom;
 use super::order::Verb;
 use super::{Order, SpreadError};
 use crate::commands::transfer::{self, End, Event, OutKeyArgs, Start};
-use crate::exit::{self, Status};
+use crate::exit::Status;
 use crate::job::Registry;
 use crate::output::Output;
 use crate::wiring::places::{self, PlaceError, Wish};
@@ -27,8 +27,8 @@ const ORDER_BYTES_MAX: u64 = 4 << 20;
 pub(crate) struct StageWorkerArgs {}
 
 /// Reads the order, does it, and prints events; ends at once when standard input does.
-pub(crate) fn run(_args: &StageWorkerArgs) -> anyhow::Result<Status> {
-    let output = Output::of_worker();
+pub(crate) fn run(_args: &StageWorkerArgs, output: &Output) -> anyhow::Result<Status> {
+    let output = output.of_worker();
     let mut line = Vec::new();
     let mut stdin = std::io::BufReader::new(std::io::stdin());
     (&mut stdin).take(ORDER_BYTES_MAX).read_until(b'\n', &mut line).context("read the order")?;
@@ -44,11 +44,11 @@ pub(crate) fn run(_args: &StageWorkerArgs) -> anyhow::Result<Status> {
     match carry_out(&order, &output) {
         Ok(status) => Ok(status),
         Err(error) => {
-            let advice = exit::advice(&error);
-            let is_usage = advice.is_usage;
+            let advice = output.advice(&error);
+            let (status, is_usage) = (advice.status(), advice.is_usage);
             let help = key_help(&order, &error).or(advice.help);
             output.line(&Event::Broken { what: format!("{error:#}"), help, is_usage })?;
-            Ok(if is_usage { Status::Usage } else { Status::Failed })
+            Ok(status)
         }
     }
 }

@@ -7,6 +7,7 @@
 use std::ffi::OsStr;
 use std::path::PathBuf;
 
+use crate::advice::{Advice, Advise};
 use crate::job::Job;
 use crate::wiring::places;
 
@@ -39,6 +40,12 @@ impl BackgroundError {
                 "run the command on a node of the job: hayase exec -- hayase stage out ..".to_owned()
             }
         }
+    }
+}
+
+impl Advise for BackgroundError {
+    fn advice(&self) -> Option<Advice> {
+        Some(Advice::usage(Some(self.help())))
     }
 }
 

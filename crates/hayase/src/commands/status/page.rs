@@ -4,12 +4,12 @@ use std::collections::BTreeSet;
 
 use hayase_layout::ByteCount;
 
-use super::drain::Drain;
-use super::{AllJobs, JobStatus, NodeStatus};
+use super::AllJobs;
 use crate::count::counted;
 use crate::job::ledgers;
 use crate::moment;
 use crate::output::{Human, Page};
+use crate::status::{Drain, JobStatus, NodeStatus};
 use crate::supervisor::control::{DaemonState, NodeState};
 use crate::wiring::status::{CacheServed, Peer};
 

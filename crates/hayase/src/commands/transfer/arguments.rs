@@ -15,9 +15,10 @@ use hayase_stage::{
 use serde::{Deserialize, Serialize};
 
 use super::{KeyError, Start};
-use crate::commands::headings::{COPYING, PERFORMANCE, SELECTION};
-use crate::config::{Environment, set_endpoint};
+use crate::advice::{Advice, Advise};
+use crate::config::Environment;
 use crate::job::Registry;
+use crate::output::headings::{COPYING, PERFORMANCE, SELECTION};
 use crate::size;
 use crate::wiring::places::{self, Wish};
 
@@ -26,21 +27,6 @@ const AUTO: &str = "auto";
 
 /// Level of a bare `--zstd`, as typed: the usual one of zstd.
 pub(crate) const ZSTD_LEVEL_DEFAULT: &str = "3";
-
-/// Which server buckets are on.
-#[derive(Clone, Debug, Default, clap::Args)]
-pub(crate) struct EndpointArg {
-    /// URL of the S3 server: http[s]://HOST[:PORT] [default: $AWS_ENDPOINT_URL, else AWS]
-    #[arg(long, value_name = "URL", global = true)]
-    pub(crate) endpoint: Option<String>,
-}
-
-impl EndpointArg {
-    /// From here on it is there.
-    pub(crate) fn apply(&self) {
-        set_endpoint(self.endpoint.as_ref());
-    }
-}
 
 /// Which names take part.
 #[derive(Clone, Debug, Default, clap::Args, Serialize, Deserialize)]
@@ -144,6 +130,12 @@ pub(crate) struct CopyArgs {
 #[derive(Debug, thiserror::Error)]
 #[error("--delete needs a directory as the source, which decides what stays at the target")]
 pub(crate) struct DeleteOfFile;
+
+impl Advise for DeleteOfFile {
+    fn advice(&self) -> Option<Advice> {
+        Some(Advice::usage(None))
+    }
+}
 
 impl CopyArgs {
     /// Of what is selected, and otherwise as always.

@@ -7,6 +7,8 @@ use std::process::{Command, Stdio};
 
 use hayase_stage::pack::{MasterKey, PackError};
 
+use crate::advice::{Advice, Advise};
+
 /// More than any key has; what is longer is no key.
 const KEY_BYTES_MAX: u64 = 4096;
 
@@ -44,6 +46,12 @@ impl KeyError {
                 Some("run it in a shell: it has to print the key, and end with 0".to_owned())
             }
         }
+    }
+}
+
+impl Advise for KeyError {
+    fn advice(&self) -> Option<Advice> {
+        Some(Advice::usage(self.help()))
     }
 }
 

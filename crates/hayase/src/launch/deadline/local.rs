@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use hayase_tier::calendar::{DAY, civil, days};
 
-use crate::launch::program;
+use crate::system::program;
 
 /// Days of a year, about.
 pub(super) const YEAR_DAYS: u64 = 365;

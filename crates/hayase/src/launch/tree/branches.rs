@@ -14,7 +14,7 @@ use super::link::Link;
 use super::message::{Down, Join, NodeHost, Up};
 use super::split::split;
 use super::way::relay_command;
-use crate::launch::signals::Signals;
+use crate::process::signals::Signals;
 use crate::process::timespec;
 use crate::supervisor::said::Failure;
 

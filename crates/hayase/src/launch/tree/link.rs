@@ -11,10 +11,10 @@ use std::time::Instant;
 use super::lines::{Decoder, encode};
 use super::message::{Down, NodeHost, Up};
 use super::outbox::Outbox;
+use crate::job::MARK_VARIABLE;
 use crate::job::last_lines;
-use crate::launch::enter::MARK_VARIABLE;
-use crate::launch::lines::Lines;
-use crate::launch::signals::Signals;
+use crate::process::lines::Lines;
+use crate::process::signals::Signals;
 
 /// The last lines of standard error that are kept, to be shown when a host does not come up.
 const TAIL_LINES: usize = 12;

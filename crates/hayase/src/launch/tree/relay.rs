@@ -14,15 +14,15 @@ use super::board::Board;
 use super::branches::{Branches, TICK};
 use super::lines::{Decoder, encode};
 use super::message::{Answer, Down, Join, Start, Up};
-use super::way::is_same_host;
 use super::{answer, own_node};
 use crate::config::Environment;
 use crate::exit::Status;
+use crate::host::is_same_host;
 use crate::job::{Job, JobDir, JobError, Way};
-use crate::launch::lines::Lines;
-use crate::launch::signals::{ENDING, Signals};
-use crate::launch::start::{CLEARING_MAX, Supervisor};
+use crate::launch::node_process::{CLEARING_MAX, Supervisor};
 use crate::output::Output;
+use crate::process::lines::Lines;
+use crate::process::signals::{ENDING, Signals};
 use crate::supervisor::said::{Failure, Said};
 
 /// Who started us has said nothing for so long: it is not what we take it for.
@@ -147,7 +147,8 @@ impl Relay<'_> {
             Down::Join(_) => {}
             Down::Start(start) => {
                 if let Err(error) = self.start(&start) {
-                    self.tell(&Up::Said(Said::Failed(Failure::new(&error, Vec::new()))))?;
+                    let failure = Failure::new(&error, self.output);
+                    self.tell(&Up::Said(Said::Failed(failure)))?;
                 }
             }
             Down::File(file) => {

@@ -11,6 +11,9 @@ use crate::supervisor::control::Request;
 /// How long a host may take to answer a command at all.
 pub(crate) const JOIN_PATIENCE: Duration = Duration::from_secs(8);
 
+/// Added to what a node may take, for the way there and back.
+pub(crate) const WAY_MAX: Duration = Duration::from_secs(10);
+
 /// How long relays may take to end when everything was asked.
 const ENDING_MAX: Duration = Duration::from_secs(5);
 

@@ -10,9 +10,10 @@ use super::message::{BoardFile, Down, Start, Up};
 use super::own_node::secret_text;
 use super::session::join_of;
 use crate::job::Job;
-use crate::launch::signals::Signals;
-use crate::launch::start::{CLEARING_MAX, NodeError};
+use crate::launch::node_error::NodeError;
+use crate::launch::node_process::CLEARING_MAX;
 use crate::output::Output;
+use crate::process::signals::Signals;
 use crate::supervisor::said::{Failure, Ready, Said};
 
 /// A host that says nothing for a part of the timeout is named, while those who would start others after

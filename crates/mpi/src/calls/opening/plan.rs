@@ -5,11 +5,7 @@
 
 use hayase_layout::{ByteCount, Epoch, NodeId};
 
-use crate::{
-    error::Error,
-    exchange::Exchange,
-    selection::{Consistency, Flatten},
-};
+use crate::{error::Error, exchange::Exchange, flat::Flatten, shared_bytes::Consistency};
 
 /// What rank 0 has decided.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -30,6 +30,13 @@ impl Cluster {
         ended.expect("no panic").expect_err("it does not start")
     }
 
+    /// Ends a server and takes its names away; the rest of its storage stays.
+    pub(crate) fn kill_and_forget_names(&mut self, server: u16) {
+        self.kill(server);
+        let names = self.names.as_mut().expect("names are in memory");
+        names[usize::from(server)] = Arc::default();
+    }
+
     /// Where the members of the job meet.
     pub(crate) fn job_dir(&self) -> &Path {
         self.directory.path()
@@ -43,6 +50,11 @@ impl Cluster {
     /// The file with the private half of a server's key.
     pub(crate) fn key_file(&self, server: u16) -> PathBuf {
         self.directory.path().join(format!("{server}/area/server.key"))
+    }
+
+    /// The file with the keys of all servers, as this one has known them since the job began.
+    pub(crate) fn known_file(&self, server: u16) -> PathBuf {
+        self.key_file(server).with_file_name("servers.json")
     }
 }
 

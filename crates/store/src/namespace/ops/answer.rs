@@ -4,16 +4,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::bad_key;
-use crate::namespace::{NamespaceError, Txn, codec, keys};
-
-/// Where the last answer to one sequence of requests is kept.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct AnswerSlot {
-    /// Who asks.
-    pub process: u64,
-    /// In which of its sequences.
-    pub slot: u32,
-}
+use crate::namespace::{AnswerSlot, NamespaceError, Txn, codec, keys};
 
 /// The last answer of a slot.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

@@ -6,9 +6,14 @@ use std::ops::Range;
 
 use hayase_container::{Access, Reader, Wanted};
 
-use super::{Ask, agreement::Weights, queues::Queues};
+use super::Ask;
 use crate::{
-    error::Error, memory::Region, open_files::OpenFile, transfer::plan_bytes, view::Datarep,
+    error::Error,
+    exchange::{Queues, Weights, request},
+    memory::Region,
+    open_files::OpenFile,
+    transfer::plan_bytes,
+    view::Datarep,
 };
 
 /// See the module.
@@ -34,9 +39,10 @@ pub(super) struct Reading<'a> {
 
 impl<'a> Reading<'a> {
     pub(super) fn new(file: &'a OpenFile, ask: Option<&'a mut Ask>) -> Self {
-        let looked = file.refresh().and_then(|()| Ok(file.container.reader()?));
+        let looked = file.bytes.refresh().and_then(|()| Ok(file.bytes.container.reader()?));
         let is_possible = ask.as_ref().is_some_and(|ask| {
-            file.container.access() != Access::Write && ask.view.datarep != Datarep::External32
+            file.bytes.container.access() != Access::Write
+                && ask.view.datarep != Datarep::External32
         });
         let is_empty = ask.as_ref().is_some_and(|ask| ask.region.len() == 0);
         let has_failed = looked.is_err() || !is_possible;
@@ -44,7 +50,7 @@ impl<'a> Reading<'a> {
             file,
             ask,
             reader: looked.ok(),
-            queues: Queues::new(file.exchanges.owners.ranks(), file.exchanges.round_bytes),
+            queues: file.exchanges.queues(),
             alone: Vec::new(),
             buffer: Vec::new(),
             window: 0..0,
@@ -90,7 +96,7 @@ impl<'a> Reading<'a> {
         };
         let exchanges = &self.file.exchanges;
         let start = self.window.end;
-        let len = (ask.region.len() - start).min(exchanges.round_bytes.0);
+        let len = (ask.region.len() - start).min(exchanges.round_bytes());
         let target = target(&mut ask.region, &mut self.buffer, start..start + len);
         let plan = plan_bytes(reader, &ask.view, ask.stream.saturating_add(start), target)?;
         self.weights.add(Weights {
@@ -100,12 +106,7 @@ impl<'a> Reading<'a> {
         self.window = start..start + plan.bytes as u64;
         self.is_end =
             self.window.end == ask.region.len() || (!plan.is_cut && (plan.bytes as u64) < len);
-        self.alone = self.queues.fill(
-            plan.wanted,
-            &exchanges.owners,
-            |part| reader.part(part),
-            |writer| exchanges.is_own(writer),
-        );
+        self.alone = exchanges.deal(plan.wanted, &mut self.queues, |part| reader.part(part));
         Ok(())
     }
 
@@ -150,7 +151,7 @@ impl<'a> Reading<'a> {
                 target[want.buffer.clone()].copy_from_slice(&answers[at..end]);
                 at = end;
             }
-            are_whole &= answers[at] == super::round::IS_READ;
+            are_whole &= answers[at] == request::IS_READ;
             at += 1;
         }
         if !are_whole {

@@ -19,7 +19,7 @@ use std::process::{Command, Stdio};
 
 use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 
-use super::{namespaces, program};
+use crate::system::{namespaces, program};
 
 /// Why a node has no network.
 #[derive(Debug, thiserror::Error)]

@@ -5,7 +5,7 @@
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, ToSocketAddrs, UdpSocket};
 
-use crate::job::Settings;
+use super::Settings;
 
 /// Other hosts that are asked for: they are in the same networks, so that few tell all.
 const ASKED_MAX: usize = 8;

@@ -8,11 +8,16 @@ use std::collections::HashMap;
 use hayase_container::{ReadCost, Wanted};
 use hayase_layout::WriterId;
 
-use super::{agreement::Weights, reading::Reading, request};
-use crate::{error::Error, open_files::OpenFile, trace};
-
-/// The byte behind an answer whose bytes count; 0 behind others.
-pub(super) const IS_READ: u8 = 1;
+use super::reading::Reading;
+use crate::{
+    error::Error,
+    exchange::{
+        Weights,
+        request::{self, IS_READ, answer_len},
+    },
+    open_files::OpenFile,
+    trace,
+};
 
 /// What a process tells another at the beginning of a round.
 #[derive(Clone, Copy, Debug, Default)]
@@ -58,7 +63,7 @@ pub(super) fn all(file: &OpenFile, reading: &mut Reading<'_>) -> Result<(), Erro
         }
         served = 0;
         if !heads.iter().any(|head| head.has_more) {
-            file.exchanges.agreement().exchanged(weights, served_by_all);
+            file.exchanges.exchanged(weights, served_by_all);
             return Ok(());
         }
     }
@@ -105,11 +110,6 @@ fn one(file: &OpenFile, reading: &mut Reading<'_>, served: u64) -> Result<Vec<He
 
 fn bytes_of(wanted: &[Wanted]) -> u64 {
     wanted.iter().map(|want| want.local.len().0).sum()
-}
-
-/// With the byte that says whether they count.
-fn answer_len(wanted_bytes: u64) -> usize {
-    if wanted_bytes == 0 { 0 } else { wanted_bytes as usize + 1 }
 }
 
 fn encode(reading: &Reading<'_>, round: &[Vec<Wanted>]) -> Vec<Vec<u8>> {

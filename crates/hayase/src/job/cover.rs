@@ -9,8 +9,8 @@ use std::path::Path;
 
 use rustix::mount::{MountFlags, UnmountFlags, mount, mount_remount, unmount};
 
-use super::mounts;
-use crate::job::{Kind, Settings};
+use super::{Kind, Settings};
+use crate::system::mounts;
 
 /// What the directories hold.
 pub(crate) const NOTICE: &str = "NOT-MOUNTED-HERE";

@@ -42,7 +42,7 @@ impl Payload {
         }
     }
 
-    pub(super) fn in_words(&self) -> String {
+    pub(crate) fn in_words(&self) -> String {
         match self {
             Self::Encrypted => "encrypted".to_owned(),
             Self::Authenticated => {
@@ -86,8 +86,8 @@ impl Serialize for Payload {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::commands::status::tests::status_of;
     use crate::job::{Kind, sample_settings};
+    use crate::status::tests::status_of;
 
     #[test]
     fn one_slow_processor_is_enough_and_silence_is_no_answer() {
