@@ -33,6 +33,11 @@ def links(text, replace):
     return LINK.sub(one, text)
 
 
+def heading(file):
+    """The first heading of the page `file`."""
+    return re.search(r"^# (.+)$", (ROOT / file).read_text(), re.MULTILINE).group(1)
+
+
 def repository():
     """The address of the repository's site, or None while Cargo.toml has none."""
     address = re.search(r'^repository = "(.*)"', (ROOT / "Cargo.toml").read_text(), re.MULTILINE).group(1)
@@ -80,8 +85,8 @@ def prepare(out):
     if pages:
         # mdbook makes pages only of what is in the contents.
         with open(out / "SUMMARY.md", "a", encoding="utf-8") as contents:
-            contents.write("\n# Other files\n\n")
-            contents.writelines(f"- [{file}]({place(file)})\n" for file in pages)
+            contents.write("\n# Formats\n\n")
+            contents.writelines(f"- [{heading(file)}]({place(file)})\n" for file in pages)
     return wrong
 
 

@@ -28,6 +28,8 @@ const BOTTOM: f64 = 55.0;
 
 /// From a palette that most people with weak colour vision can tell apart (Okabe and Ito, 2008).
 const COLOURS: [&str; 6] = ["#0072b2", "#d55e00", "#009e73", "#cc79a7", "#56b4e9", "#000000"];
+/// The same on a dark page.
+const DARK_COLOURS: [&str; 6] = ["#4aa3d8", "#f08a4b", "#2fb792", "#e3a1c4", "#9ad3f5", "#e6ebf1"];
 const DASHES: [&str; 6] = ["", "6 3", "2 3", "8 3 2 3", "12 4", "4 2"];
 
 impl Plot {
@@ -50,9 +52,10 @@ impl Plot {
     /// The whole file.
     pub(crate) fn to_svg(&self) -> String {
         let mut svg = format!(
-            "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"{WIDTH}\" height=\"{HEIGHT}\" \
-             font-family=\"sans-serif\" font-size=\"12\">\n\
-             <rect width=\"100%\" height=\"100%\" fill=\"white\"/>\n"
+            "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {WIDTH} {HEIGHT}\" \
+             width=\"{WIDTH}\" height=\"{HEIGHT}\" font-family=\"sans-serif\" font-size=\"14\">\n\
+             {}<rect class=\"page\" width=\"100%\" height=\"100%\"/>\n",
+            style()
         );
         text(&mut svg, (WIDTH / 2.0, 22.0), "middle", &self.title);
         let values = self.lines.iter().flat_map(|(_, values)| values.iter().flatten());
@@ -76,7 +79,7 @@ impl Plot {
         while value <= top * 1.0001 {
             let y = y(value, top);
             let _ =
-                writeln!(svg, "<path d=\"M{LEFT} {y:.1}H{:.1}\" stroke=\"#ccc\"/>", WIDTH - RIGHT);
+                writeln!(svg, "<path d=\"M{LEFT} {y:.1}H{:.1}\" class=\"grid\"/>", WIDTH - RIGHT);
             text(svg, (LEFT - 6.0, y + 4.0), "end", &shown(value));
             value += step;
         }
@@ -101,23 +104,42 @@ impl Plot {
         (name, values): (&str, &[Option<f64>]),
         top: f64,
     ) {
-        let (colour, dash) = (COLOURS[number % COLOURS.len()], DASHES[number % DASHES.len()]);
+        let (colour, dash) = (number % COLOURS.len(), DASHES[number % DASHES.len()]);
         let mut path = String::new();
         for (place, value) in values.iter().enumerate() {
             let Some(value) = value else { continue };
             let (x, y) = (self.x(place), y(*value, top));
             let _ = write!(path, "{}{x:.1} {y:.1}", if path.is_empty() { "M" } else { "L" });
-            mark(svg, number, (x, y), colour);
+            mark(svg, number, (x, y));
         }
         let _ = writeln!(
             svg,
-            "<path d=\"{path}\" fill=\"none\" stroke=\"{colour}\" stroke-width=\"2\" \
+            "<path d=\"{path}\" class=\"line{colour}\" fill=\"none\" stroke-width=\"2\" \
              stroke-dasharray=\"{dash}\"/>"
         );
         let (x, y) = (WIDTH - RIGHT + 14.0, TOP + 12.0 + 20.0 * number as f64);
-        mark(svg, number, (x, y - 4.0), colour);
+        mark(svg, number, (x, y - 4.0));
         text(svg, (x + 10.0, y), "start", name);
     }
+}
+
+/// Colours of the page, light and dark: readers see the one that their system asks for.
+fn style() -> String {
+    let light = rules("#ffffff", "#1c2733", "#cccccc", &COLOURS);
+    let dark = rules("#161923", "#e6ebf1", "#3a4450", &DARK_COLOURS);
+    format!("<style>\n{light}@media (prefers-color-scheme: dark) {{\n{dark}}}\n</style>\n")
+}
+
+fn rules(page: &str, ink: &str, grid: &str, colours: &[&str]) -> String {
+    let mut rules =
+        format!(".page {{ fill: {page}; }} text {{ fill: {ink}; }} .grid {{ stroke: {grid}; }}\n");
+    for (number, colour) in colours.iter().enumerate() {
+        let _ = writeln!(
+            rules,
+            ".mark{number} {{ fill: {colour}; }} .line{number} {{ stroke: {colour}; }}"
+        );
+    }
+    rules
 }
 
 fn values_max(lines: &[(String, Vec<Option<f64>>)]) -> f64 {
@@ -139,16 +161,17 @@ fn y(value: f64, top: f64) -> f64 {
 }
 
 /// Square, circle or triangle, by turns.
-fn mark(svg: &mut String, number: usize, (x, y): (f64, f64), colour: &str) {
+fn mark(svg: &mut String, number: usize, (x, y): (f64, f64)) {
+    let colour = number % COLOURS.len();
     let _ = match number % 3 {
-        0 => writeln!(svg, "<circle cx=\"{x:.1}\" cy=\"{y:.1}\" r=\"4\" fill=\"{colour}\"/>"),
+        0 => writeln!(svg, "<circle cx=\"{x:.1}\" cy=\"{y:.1}\" r=\"4\" class=\"mark{colour}\"/>"),
         1 => writeln!(
             svg,
-            "<rect x=\"{:.1}\" y=\"{:.1}\" width=\"8\" height=\"8\" fill=\"{colour}\"/>",
+            "<rect x=\"{:.1}\" y=\"{:.1}\" width=\"8\" height=\"8\" class=\"mark{colour}\"/>",
             x - 4.0,
             y - 4.0
         ),
-        _ => writeln!(svg, "<path d=\"M{x:.1} {:.1}l5 9h-10z\" fill=\"{colour}\"/>", y - 5.0),
+        _ => writeln!(svg, "<path d=\"M{x:.1} {:.1}l5 9h-10z\" class=\"mark{colour}\"/>", y - 5.0),
     };
 }
 

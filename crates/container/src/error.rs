@@ -138,6 +138,9 @@ impl ContainerError {
     /// What the user can try next.
     pub fn help(&self) -> Option<&'static str> {
         match self {
+            Self::NotFound { .. } => Some(
+                "check the name; `hayase container show DIR` lists the containers of a directory",
+            ),
             Self::NotContainer { .. } => {
                 Some("`hayase container show DIR` lists the containers of a directory")
             }
@@ -155,8 +158,7 @@ impl ContainerError {
             ),
             Self::NoRoom { .. } => Some("free space there; what was published before is untouched"),
             Self::Foreign { .. } => Some("move that file away, then try again"),
-            Self::NotFound { .. }
-            | Self::Exists { .. }
+            Self::Exists { .. }
             | Self::Access { .. }
             | Self::Limit { .. }
             | Self::Invalid { .. }

@@ -48,7 +48,7 @@ fn main() -> ExitCode {
     let typed = command.try_get_matches().and_then(|typed| cli::Cli::from_arg_matches(&typed));
     let arguments = match typed {
         Ok(arguments) => arguments,
-        Err(error) => return output::wrong_usage(&error),
+        Err(error) => return output::wrong_usage(error),
     };
     let environment = config::Environment::read();
     let output =

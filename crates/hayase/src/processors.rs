@@ -20,7 +20,7 @@ pub(crate) struct NoProcessors(String);
 
 /// Some of a list can not be used.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
-#[error("processors {missing} cannot be used here: {usable} can")]
+#[error("processors {missing} cannot be used here: use some of {usable}")]
 pub(crate) struct Missing {
     missing: Processors,
     /// As threads that ask for nothing may.

@@ -19,10 +19,10 @@ pub(crate) enum SizeError {
         unit: String,
     },
     /// Less than a byte.
-    #[error("a size is at least 1 byte")]
+    #[error("expected at least 1 byte, for example 1MiB")]
     Nothing,
     /// More than 2^64 bytes.
-    #[error("a size is less than 16 EiB")]
+    #[error("expected less than 16 EiB, for example 1TiB")]
     TooLarge,
 }
 

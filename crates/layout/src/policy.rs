@@ -35,7 +35,7 @@ pub struct StripePolicy {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PolicyError {
     /// The stripe is out of bounds or not whole pages.
-    #[error("a stripe of {} bytes is not a multiple of {STRIPE_BYTES_STEP} from {STRIPE_BYTES_MIN} to {STRIPE_BYTES_MAX}", .stripe.0)]
+    #[error("a stripe of {} bytes: expected a multiple of {STRIPE_BYTES_STEP}, from {STRIPE_BYTES_MIN} to {STRIPE_BYTES_MAX}", .stripe.0)]
     Stripe {
         /// What was asked for.
         stripe: ByteCount,
@@ -62,7 +62,7 @@ impl PolicyError {
     /// What the user can try next.
     pub fn help(&self) -> Option<&'static str> {
         match self {
-            Self::Stripe { .. } => Some("try 1MiB, the size of one request"),
+            Self::Stripe { .. } => Some("1MiB suits most files: it is the size of one request"),
             Self::Width { .. } => Some("a width of 0 means all servers of the job"),
             Self::Text { .. } => None,
         }

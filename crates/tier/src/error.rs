@@ -62,7 +62,7 @@ pub enum Action {
 impl fmt::Display for Action {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Self::Attach => "open the tier",
+            Self::Attach => "open",
             Self::List => "list",
             Self::Stat => "read the attributes of",
             Self::Open => "open",

@@ -124,16 +124,21 @@ impl Human for Down<'_> {
             Some(place) => page.pair("kept", &place.display()),
             None => {
                 if let Some(tier) = self.tier.filter(|_| self.stopped.left.is_nothing()) {
-                    let flushed = match ByteCount(self.stopped.left.flushed) {
-                        ByteCount::ZERO => String::new(),
-                        bytes => format!("; {bytes} flushed"),
-                    };
+                    let flushed = flushed(&self.stopped.left);
                     page.line(&format!("everything of `cache` is in {tier}{flushed}"));
                 }
                 page.line("the areas `shared` and `local` were removed");
             }
         }
     }
+}
+
+/// What went there in the course of the job.
+fn flushed(left: &Left) -> String {
+    if left.flushed_files == 0 {
+        return String::new();
+    }
+    format!("; flushed: {}, {}", counted(left.flushed_files, "file"), ByteCount(left.flushed))
 }
 
 /// What the tier does not have.
@@ -147,12 +152,71 @@ pub(crate) fn write_left(page: &mut Page, left: &Left) {
     if left.files > 0 {
         let bytes = ledgers::size(left.bytes, left.at_least);
         page.line(&format!("not in the tier: {}, {bytes}", counted(left.files, "file")));
-        let row = |line: &NotDurable| {
-            let errno = std::io::Error::from_raw_os_error(line.errno);
-            let why = if line.errno == 0 { String::new() } else { errno.to_string() };
-            vec![line.path.clone(), line.state.clone(), line.size(), line.attempts.to_string(), why]
-        };
-        let rows = left.lines.iter().map(row).collect();
+        let rows = rows(&left.lines);
         page.table(&["path", "state", "bytes", "failures", "last failure"], rows);
+    }
+}
+
+/// Of files in the same state for the same reason more than this many are some of them, and a number: a full tier says
+/// the same of each. `--json` has all.
+const ALIKE_MAX: usize = 10;
+const EXAMPLES_OF_ALIKE: usize = 3;
+
+fn rows(lines: &[NotDurable]) -> Vec<Vec<String>> {
+    let mut kinds: Vec<Vec<&NotDurable>> = Vec::new();
+    for line in lines {
+        let is_alike = |kind: &&mut Vec<&NotDurable>| {
+            (kind[0].state.as_str(), kind[0].errno) == (line.state.as_str(), line.errno)
+        };
+        match kinds.iter_mut().find(is_alike) {
+            Some(kind) => kind.push(line),
+            None => kinds.push(vec![line]),
+        }
+    }
+    kinds.iter().flat_map(|kind| rows_of_kind(kind)).collect()
+}
+
+fn rows_of_kind(kind: &[&NotDurable]) -> Vec<Vec<String>> {
+    let row = |line: &&NotDurable| {
+        let errno = std::io::Error::from_raw_os_error(line.errno);
+        let why = if line.errno == 0 { String::new() } else { errno.to_string() };
+        vec![line.path.clone(), line.state.clone(), line.size(), line.attempts.to_string(), why]
+    };
+    if kind.len() <= ALIKE_MAX {
+        return kind.iter().map(row).collect();
+    }
+    let (some, rest) = kind.split_at(EXAMPLES_OF_ALIKE);
+    let mut rows: Vec<_> = some.iter().map(row).collect();
+    let bytes = ledgers::size(
+        rest.iter().map(|line| line.bytes).sum(),
+        rest.iter().any(|line| line.at_least),
+    );
+    let mut last = row(&rest[0]);
+    last[0] = format!("and {} like these", counted(rest.len() as u64, "more file"));
+    last[2] = bytes;
+    rows.push(last);
+    rows
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn line(path: &str, errno: i32) -> NotDurable {
+        let (state, path) = ("failed".to_owned(), path.to_owned());
+        NotDurable { node: 0, path, state, bytes: 1 << 20, at_least: false, errno, attempts: 2 }
+    }
+
+    #[test]
+    fn many_files_that_fail_alike_are_some_and_a_number() {
+        const ENOSPC: i32 = 28;
+        let few: Vec<_> = (0..10).map(|n| line(&format!("out/{n}"), ENOSPC)).collect();
+        assert_eq!(rows(&few).len(), 10);
+        let mut many: Vec<_> = (0..50).map(|n| line(&format!("out/{n}"), ENOSPC)).collect();
+        many.insert(1, line("denied", 13));
+        let rows = rows(&many);
+        let paths: Vec<&str> = rows.iter().map(|row| row[0].as_str()).collect();
+        assert_eq!(paths, ["out/0", "out/1", "out/2", "and 47 more files like these", "denied"]);
+        assert_eq!((rows[3][2].as_str(), rows[3][4].as_str()), ("47 MiB", rows[0][4].as_str()));
     }
 }

@@ -96,7 +96,7 @@ impl MountArgs {
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum MountPathError {
     /// The daemon would wait for itself.
-    #[error("{} and {} contain each other", .dir.display(), .mount_point.display())]
+    #[error("{} and {}: one is the other, or inside it", .dir.display(), .mount_point.display())]
     Nested {
         /// What is to be shown.
         dir: PathBuf,
@@ -116,7 +116,7 @@ pub(crate) enum MountPathError {
     #[error("the mount point {} is not a directory", .0.display())]
     NoDirectory(PathBuf),
     /// A key, and nothing that could be sealed.
-    #[error("a key was given, but {} holds no packs", .0.display())]
+    #[error("a key was given, but there are no packs in {}", .0.display())]
     NoPacks(PathBuf),
 }
 
@@ -124,7 +124,9 @@ impl MountPathError {
     /// What the user can try next.
     pub(crate) fn help(&self) -> Option<String> {
         Some(match self {
-            Self::Nested { .. } => "mount it somewhere else".to_owned(),
+            Self::Nested { .. } => {
+                "choose a mount point outside of the directory that is shown".to_owned()
+            }
             Self::NotEmpty(_) | Self::NoDirectory(_) => "mount it on an empty directory".to_owned(),
             Self::Missing(_) => "check the name; `mkdir` makes a mount point".to_owned(),
             Self::NoPacks(_) => "name the directory that holds `.hayase-packs`".to_owned(),

@@ -36,7 +36,9 @@ pub(crate) struct Left {
     pub(crate) conflicts: Vec<String>,
     /// Nodes of which nothing is known.
     pub(crate) unknown: Vec<u16>,
-    /// Bytes that went to the tier since the servers began, of those that answer.
+    /// Files that went to the tier since the servers began, of those that answer.
+    pub(crate) flushed_files: u64,
+    /// Their bytes.
     #[serde(rename = "flushed_bytes")]
     pub(crate) flushed: u64,
     /// More may still reach the tier: a node that has not ended has unsent files, or does not answer.
@@ -67,6 +69,7 @@ impl Left {
             (_, Some(cache)) => {
                 self.files += cache.dirty_files;
                 self.bytes += cache.dirty_bytes;
+                self.flushed_files += cache.flushed_files;
                 self.flushed += cache.flushed_bytes;
                 self.conflicts.extend(cache.conflicts.iter().cloned());
                 self.lines.extend(cache.lines.iter().map(|line| NotDurable {

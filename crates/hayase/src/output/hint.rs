@@ -1,5 +1,7 @@
 //! Errors for people: the chain of causes, then the first help in it.
 
+use clap::error::{ContextKind, ContextValue, ErrorKind};
+
 /// `hayase: what: why` and, in a line of its own, what to try.
 pub(crate) fn failure(error: &anyhow::Error, help: Option<&str>) -> String {
     let mut text = format!("hayase: {}", chain(error));
@@ -7,6 +9,23 @@ pub(crate) fn failure(error: &anyhow::Error, help: Option<&str>) -> String {
         text.push_str(&format!("\n  try: {help}"));
     }
     text
+}
+
+/// Commands that people type with the name of a job as an argument.
+const OF_A_JOB: [&str; 4] = ["down", "status", "top", "report"];
+
+/// Where an argument of these is not expected, it was probably a job: says how one is named.
+pub(crate) fn name_the_job(error: &mut clap::Error) {
+    let said = error.to_string();
+    let argument = match error.get(ContextKind::InvalidArg) {
+        Some(ContextValue::String(argument)) if !argument.starts_with('-') => argument,
+        _ => return,
+    };
+    let of_a_job = |name: &&str| said.contains(&format!("Usage: hayase {name} "));
+    if error.kind() == ErrorKind::UnknownArgument && OF_A_JOB.iter().any(|name| of_a_job(&name)) {
+        let tip = format!("to name a job, use '--job {argument}'").into();
+        error.insert(ContextKind::Suggested, ContextValue::StyledStrs(vec![tip]));
+    }
 }
 
 /// The causes in one line; a cause that its predecessor has quoted already is left out.
@@ -17,13 +36,19 @@ fn chain(error: &anyhow::Error) -> String {
         if parts.iter().any(|part| part.contains(&text)) {
             continue;
         }
-        // "open the tier" says nothing that "open the tier s3://bucket" does not say.
-        if parts.last().is_some_and(|last| text.starts_with(last.as_str())) {
+        // "open the tier" says nothing that "open s3://bucket" does not say.
+        if parts.last().is_some_and(|last| text.starts_with(last.as_str()) || repeats(last, &text))
+        {
             parts.pop();
         }
         parts.push(text);
     }
     parts.join(": ")
+}
+
+/// `before` is the action of `text`, on the tier in general.
+fn repeats(before: &str, text: &str) -> bool {
+    before.strip_suffix("the tier").is_some_and(|action| text.starts_with(action))
 }
 
 #[cfg(test)]
@@ -45,5 +70,9 @@ mod tests {
         assert_eq!(failure(&error, None), "hayase: outer: inner");
         let error = anyhow::anyhow!("open x: refused").context("open");
         assert_eq!(failure(&error, None), "hayase: open x: refused");
+        let error = anyhow::anyhow!("open s3://x/: refused").context("open the tier");
+        assert_eq!(failure(&error, None), "hayase: open s3://x/: refused");
+        let error = anyhow::anyhow!("no such bucket").context("open the tier");
+        assert_eq!(failure(&error, None), "hayase: open the tier: no such bucket");
     }
 }

@@ -351,8 +351,10 @@ fn configuration(page: &mut Html, report: &JobReport) {
         ("shared and cache, each node", settings.shared.to_string()),
         ("local, each node", settings.local.to_string()),
         ("limits kept by", report.status.limiter.clone().unwrap_or_else(|| "-".to_owned())),
-        ("between nodes", between_nodes(settings.encrypt).to_owned()),
     ];
+    if let Some(payload) = &report.status.payload {
+        rows.push(("bytes of files between nodes", payload.in_words().replace('`', "")));
+    }
     if let Some(stripe) = settings.stripe {
         let width = if stripe.width == 0 { "all".to_owned() } else { stripe.width.to_string() };
         rows.push(("new files in shared", format!("{} over {width} nodes", stripe.stripe)));
@@ -371,14 +373,6 @@ fn configuration(page: &mut Html, report: &JobReport) {
     }
     let rows: Vec<_> = rows.into_iter().map(|(key, value)| vec![key.to_owned(), value]).collect();
     page.table(&["setting", "value"], &rows);
-}
-
-/// What protects messages on the network (docs/SECURITY.md).
-fn between_nodes(encrypt: bool) -> &'static str {
-    match encrypt {
-        true => "encrypted",
-        false => "messages authenticated, the bytes of files not (--encrypt does both)",
-    }
 }
 
 fn unknown(page: &mut Html, report: &JobReport) {
@@ -475,6 +469,7 @@ mod tests {
     use crate::job::Kind;
     use crate::job::ledgers::NotDurable;
     use crate::launch::drain::Left;
+    use crate::status::Payload;
     use crate::status::tests::status_of;
 
     fn report(nodes: u16) -> JobReport {
@@ -561,10 +556,24 @@ mod tests {
 
     #[test]
     fn what_protects_the_bytes_between_nodes_is_said() {
-        let mut report = report(1);
-        assert!(html(&report).contains("messages authenticated, the bytes of files not"));
-        report.settings.encrypt = true;
-        assert!(html(&report).contains(">encrypted<"));
+        let mut report = report(2);
+        for (payload, said) in [
+            (None, None),
+            (
+                Some(Payload::Authenticated),
+                Some(">authenticated, not encrypted (hayase up --encrypt"),
+            ),
+            (
+                Some(Payload::NotAuthenticated { slow: vec![1] }),
+                Some(">not authenticated to and from"),
+            ),
+            (Some(Payload::Encrypted), Some(">encrypted<")),
+        ] {
+            report.status.payload = payload;
+            let html = html(&report);
+            assert_eq!(html.contains("bytes of files between nodes"), said.is_some(), "{html}");
+            assert!(said.is_none_or(|said| html.contains(said)), "{html}");
+        }
     }
 
     #[test]

@@ -92,6 +92,9 @@ impl PlaceError {
                 "name a directory, s3://BUCKET/PREFIX or gfarm:///DIR; write ./NAME for a directory whose name contains `://`"
                     .into(),
             ),
+            Self::S3 { source: SettingsError::Bucket(_) | SettingsError::Prefix(_), .. } => {
+                Some("a bucket is named as s3://BUCKET or s3://BUCKET/PREFIX, for example s3://data/run7".into())
+            }
             Self::S3 { .. } => Some("see the guide `S3 endpoints and credentials`".into()),
             Self::Absent(path) if url_meant(path).is_some() => {
                 url_meant(path).map(|url| format!("did you mean {url}?"))

@@ -352,8 +352,8 @@ fn what_can_not_be_mounted_is_said() {
     let refused = |dir: &Path, point: &Path, code| {
         scene.hayase(&["mount", text(dir), text(point)]).with(code)
     };
-    refused(&data, &data, 2).says(&["contain each other", "somewhere else"]);
-    refused(&data, &inside, 2).says(&["contain each other"]);
+    refused(&data, &data, 2).says(&["or inside it", "choose a mount point outside"]);
+    refused(&data, &inside, 2).says(&["or inside it"]);
     refused(&path, &mount, 2).says(&["is a container itself", "the directory above it"]);
     refused(&scene.path("missing"), &mount, 2).says(&["missing", "there is no directory"]);
     refused(&data, &scene.path("missing"), 2).says(&["missing", "there is no directory"]);

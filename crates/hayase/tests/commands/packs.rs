@@ -122,9 +122,9 @@ fn damage_is_listed_and_nothing_wrong_is_unpacked() {
 fn wrong_places_are_named() {
     let scene = Scene::new();
     make_tree(&scene);
-    pack(&scene, &["list", "tree"]).with(2).says(&["holds no packs", "pack create"]);
+    pack(&scene, &["list", "tree"]).with(2).says(&["no packs in", "pack create"]);
     pack(&scene, &["list", "gone"]).with(2).says(&["there is no directory gone"]);
-    pack(&scene, &["extract", "tree", "out"]).with(2).says(&["holds no packs"]);
+    pack(&scene, &["extract", "tree", "out"]).with(2).says(&["no packs in"]);
     pack(&scene, &["create", "gone", "packs"]).with(2).says(&["gone"]);
     pack(&scene, &["create", "ftp://x/y", "packs"])
         .with(2)
@@ -193,7 +193,7 @@ fn packs_are_mounted_as_the_tree_that_was_packed() {
         scene.hayase(&[&["mount"], args].concat()).with(2).says(words);
     };
     refused(&["sealed", "mount", "--key-env", "NOWHERE"], &["NOWHERE"]);
-    refused(&["tree", "mount", "--key-file", "key"], &["holds no packs"]);
+    refused(&["tree", "mount", "--key-file", "key"], &["no packs in"]);
     let unkeyed = scene.hayase(&["mount", "sealed", "mount"]);
     assert!(unkeyed.code != 0 && unkeyed.stderr.contains("--key-file"), "{unkeyed:?}");
 }

@@ -10,7 +10,7 @@ pub enum PackError {
     #[error(transparent)]
     Tier(#[from] TierError),
     /// The place holds no packs.
-    #[error("{place} holds no packs")]
+    #[error("there are no packs in {place}")]
     NoPacks { place: String },
     /// Packs, and no index that says what counts of them.
     #[error("{place} has packs without an index")]
