@@ -21,8 +21,8 @@ pub(crate) fn name_the_job(error: &mut clap::Error) {
         Some(ContextValue::String(argument)) if !argument.starts_with('-') => argument,
         _ => return,
     };
-    let of_a_job = |name: &&str| said.contains(&format!("Usage: hayase {name} "));
-    if error.kind() == ErrorKind::UnknownArgument && OF_A_JOB.iter().any(|name| of_a_job(&name)) {
+    let of_a_job = |name: &str| said.contains(&format!("Usage: hayase {name} "));
+    if error.kind() == ErrorKind::UnknownArgument && OF_A_JOB.iter().any(|name| of_a_job(name)) {
         let tip = format!("to name a job, use '--job {argument}'").into();
         error.insert(ContextKind::Suggested, ContextValue::StyledStrs(vec![tip]));
     }

@@ -132,7 +132,7 @@ fn same_everywhere(said: &str) -> String {
     for at in 2..words.len() {
         match words[at] {
             "free," => (words[at - 2], words[at - 1]) = ("N", "GiB"),
-            "can" | "can\n\n" if words[at - 2] == "here:" => words[at - 1] = "0-N",
+            _ if words[at - 2..at] == ["some", "of"] => words[at] = "0-N",
             _ => {}
         }
     }

@@ -78,6 +78,13 @@ fn figures_of_the_picture_are_those_of_the_readme() {
     }
 }
 
+/// Short enough that it is read: what does not fit has a page in docs/.
+#[test]
+fn the_readme_has_at_most_160_lines() {
+    let count = Tree::here().read("README.md").lines().count();
+    assert!(count <= 160, "README.md has {count} lines");
+}
+
 fn figures_in(line: &str) -> impl Iterator<Item = &str> {
     let is_part = |c: char| c.is_ascii_digit() || c == '.' || c == ',';
     line.split(move |c: char| !is_part(c)).map(|figure| figure.trim_matches(['.', ',']))
