@@ -130,11 +130,15 @@ isolation=
 say "$(cargo --version), Linux $(uname -r), $(nproc) cores"
 [ -z "$obstacles" ] || printf 'this machine can not run everything:\n%s\n' "$obstacles"
 time_links
-start_fetch ${second[@]+"${second[@]}"} ${last[@]+"${last[@]}"}
-run_suites 1 ${first[@]+"${first[@]}"}
+for name in ${first[@]+"${first[@]}"}; do
+  # Not before: some of what is fetched needs what was built.
+  [ "$name" != unit ] || start_fetch ${second[@]+"${second[@]}"} ${last[@]+"${last[@]}"}
+  run_suites 1 "$name"
+done
 for name in ${second[@]+"${second[@]}"} ${last[@]+"${last[@]}"}; do
   ! needs_programs "$name" || [ -s "$(programs_list)" ] || die "nothing is built: ./test.sh --only build"
 done
+[ -n "$fetch_pid" ] || start_fetch ${second[@]+"${second[@]}"} ${last[@]+"${last[@]}"}
 finish_fetch
 if [ -n "$times" ]; then
   status=0
