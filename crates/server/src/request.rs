@@ -32,7 +32,7 @@ pub(crate) enum Repeat {
 /// Whether a request waits for the end of the grace period after a restart.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Grace {
-    /// It neither grants anything nor depends on who has what open.
+    /// It neither grants anything nor depends on the opens of other nodes.
     Now,
     /// It reports how many names a file has: it waits until removals of before the restart are counted. (Giving back,
     /// which others do before they reclaim, may wait for it; what is waited for here they say before.)

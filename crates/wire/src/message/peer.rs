@@ -40,7 +40,7 @@ pub use server::ServerRequest;
 /// A request of one server to another, by what it is about.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum PeerRequest {
-    /// Requests about who is in the job: what another holds, who has come back, who is lost.
+    /// Requests about the members of the job: what one holds, which have returned, which are lost.
     Member(MemberRequest),
     /// Requests that any server answers about itself.
     Server(ServerRequest),

@@ -15,7 +15,7 @@ pub(crate) fn suite() -> Suite {
         .posix("coherence_01_size_of_striped_file", size_of_striped_file)
         .posix("coherence_02_reads_every_acknowledged_byte", reads_every_acknowledged_byte)
         .posix("coherence_02_open_reader_sees_each_append", open_reader_sees_each_append)
-        .posix("coherence_02_open_reader_beside_stat", open_reader_sees_each_append_beside_stat)
+        .posix("coherence_02_open_reader_during_stat", open_reader_sees_each_append_during_stat)
         .posix("coherence_03_open_reader_sees_new_bytes", open_reader_sees_new_bytes)
         .posix("coherence_03_reader_between_writers", reader_between_writers)
         .posix("coherence_04_mapping_is_new_within_a_second", mapping_is_new_within_a_second)
@@ -98,7 +98,7 @@ fn open_reader_sees_each_append(scene: &Scene<'_>) -> TestResult {
 }
 
 /// The same while other processes of B ask for the attributes all the time, so that answers cross.
-fn open_reader_sees_each_append_beside_stat(scene: &Scene<'_>) -> TestResult {
+fn open_reader_sees_each_append_during_stat(scene: &Scene<'_>) -> TestResult {
     for dir in [scene.dir().to_owned(), scene.striped("striped")?] {
         let path = format!("{dir}/file");
         let (writer, reader) = appended_and_read(scene, &path)?;

@@ -1,4 +1,4 @@
-//! Pages of a file that others may write: who has validated them, and when the kernel is not to be trusted with that.
+//! Pages of a file that others may write: when they were last validated, and when the kernel cannot be trusted to do that.
 //!
 //! Before a read(2) of an open that caches, Linux asks for attributes (GETATTR), and drops the pages when time or length has
 //! changed. It ignores the answer, and reads on with the former length over the former pages, if between question and

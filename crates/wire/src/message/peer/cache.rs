@@ -58,7 +58,7 @@ pub enum CacheRequest {
     Fetch { ino: InodeId },
     /// Home: flush it, unless it is open for writing. `Flushed`.
     Flush { ino: InodeId },
-    /// Home: what was written so far comes to the tier, also while it is open. `Flushed`, or `Flushing`:
+    /// Home: what was written so far is sent to the tier, even while it is open. `Flushed`, or `Flushing`:
     /// ask again with what that says.
     Sync { ino: InodeId, round: Option<u64> },
     /// Home: give the room of a file back that is in the tier and not open. `Ready` when it is not here.

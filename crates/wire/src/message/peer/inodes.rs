@@ -24,7 +24,7 @@ pub enum InodeRequest {
     Open { ino: InodeId, open: Opening, truncate: bool },
     /// Home: the asking node no longer has these open.
     Close(Vec<Close>),
-    /// Home of a striped file: a truncate overtook a call, which begins anew. Answered as `GetAttr`;
+    /// Home of a striped file: a truncate overtook a call, which is repeated. Answered as `GetAttr`;
     /// the next truncate lets it through first.
     Overtaken { ino: InodeId },
     /// Node: give back.

@@ -19,7 +19,7 @@ pub enum NameRequest {
     /// Shard: what was a request answered with that happened there once? `ENODATA` if it has not.
     Answered { once: OnceId },
     /// Shard: unbind, and tell the nodes that know the name. `Bound`: a link of the inode is gone too;
-    /// `Unbound`: whoever asked takes it (`LinkDec`), so that no server waits for a third.
+    /// `Unbound`: the sender takes it (`LinkDec`), so that no server waits for a third.
     Remove { place: Place, directory: bool, once: Option<OnceId> },
     /// Shard of the new name: the whole rename, as its coordinator.
     Rename { from: Place, to: Place, no_replace: bool, once: Option<OnceId> },

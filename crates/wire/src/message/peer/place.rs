@@ -41,7 +41,7 @@ pub struct MovedName {
     pub name: Name,
     /// What it is bound to.
     pub binding: Binding,
-    /// Nodes that looked it up a moment ago, and are told of its end.
+    /// Nodes that looked it up a moment ago, and are notified when it is removed.
     pub known_by: Vec<NodeId>,
 }
 

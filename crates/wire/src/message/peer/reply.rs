@@ -17,7 +17,7 @@ pub enum PeerReply {
     Pong,
     /// Not served: the asking node has not told this incarnation what it holds.
     NoSession { start_id: u64 },
-    /// Who is lost.
+    /// Which servers are lost.
     Members(Box<MembersNow>),
     /// The asking incarnation was declared lost: nothing of it is served any more.
     Dead,
@@ -120,6 +120,6 @@ pub enum PeerReply {
     /// Tombstones of a name.
     Tombstones(Vec<(InodeId, Shown)>),
     /// Whether files that were there at this moment are in the tier; and whether one of them was removed
-    /// before it was, or nobody knows since the server was started anew.
+    /// before it was, or nobody knows since the server was restarted.
     Settled { at: Moment, is_settled: bool, has_lost: bool },
 }
