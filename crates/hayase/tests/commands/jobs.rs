@@ -455,6 +455,9 @@ fn who_holds_a_mount_is_named_and_left_alone_unless_it_is_of_the_job() {
     let mut ours = scene.command(&["exec", "--", "sh", "-c", program]);
     let mut ours = ours.stdout(Stdio::piped()).spawn().unwrap();
     wait_line(&mut ours);
+    // The shell says that it is ready before it becomes the program.
+    let name = || fs::read_to_string(format!("/proc/{}/comm", ours.id())).unwrap();
+    wait_until("the shell has become `sleep`", || name() == "sleep\n", name);
     let told = scene.hayase(&["down"]).with(0).stdout;
     assert!(told.contains(&format!("ended programs of the job: {} (sleep)", ours.id())), "{told}");
     assert!(told.contains(&format!("{} (sleep, cwd)", stranger.id())), "{told}");

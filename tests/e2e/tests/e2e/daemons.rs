@@ -363,12 +363,13 @@ fn no_such_cores() -> TestResult {
 /// Interrupts of the machine's disk and network go to the system core, and come back with `down`; also after
 /// everything was killed.
 fn interrupts_move() -> TestResult {
-    let before = interrupts();
     let processors = std::thread::available_parallelism()?.get();
-    if before.is_empty() || processors < 2 || !rustix::process::geteuid().is_root() {
+    if interrupts().is_empty() || processors < 2 || !rustix::process::geteuid().is_root() {
         note("skipped: no interrupts in /proc/irq, one processor only, or not root");
         return Ok(());
     }
+    let _found = SpreadInterrupts::over(processors);
+    let before = interrupts();
     let mut options = JobOptions::nodes(2);
     options.extra = vec!["--system-cores".into(), "1".into(), "--move-interrupts".into()];
     for is_killed in [false, true] {
@@ -425,6 +426,31 @@ fn interrupts() -> BTreeMap<String, String> {
         Some((entry.file_name().into_string().ok()?, list.trim().to_owned()))
     };
     entries.filter_map(of).collect()
+}
+
+/// Interrupts that may go to all processors, whatever a job that was killed has left: as they were found afterwards.
+struct SpreadInterrupts {
+    found: BTreeMap<String, String>,
+}
+
+impl SpreadInterrupts {
+    fn over(processors: usize) -> Self {
+        let found = interrupts();
+        let all = format!("0-{}", processors - 1);
+        found.keys().for_each(|number| Self::let_go_to(number, &all));
+        Self { found }
+    }
+
+    /// The kernel refuses those that it manages itself.
+    fn let_go_to(number: &str, processors: &str) {
+        let _ = std::fs::write(format!("/proc/irq/{number}/smp_affinity_list"), processors);
+    }
+}
+
+impl Drop for SpreadInterrupts {
+    fn drop(&mut self) {
+        self.found.iter().for_each(|(number, list)| Self::let_go_to(number, list));
+    }
 }
 
 /// Under load from another node, the daemons of each node take what they may, and not more; and their group goes.
