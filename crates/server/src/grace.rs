@@ -1,7 +1,8 @@
 //! The grace period of a server that was started anew: who holds opens and locks here tells them
 //! again before anything new is granted.
 //!
-//! It ends when every other server and the node's own mounts have told, or after [`GRACE`]. Locks are
+//! It ends when every other server and the node's own mounts have told, and the links are taken that an earlier
+//! incarnation left ([`crate::left_links`]), or after [`GRACE`]. Locks are
 //! granted only when every other server has told or was declared lost: a silent one may still write
 //! under a lock that it holds. A first start has none.
 //! Source: RFC 8881, 8.4.2 (server failure and recovery).
@@ -65,10 +66,16 @@ impl Grace {
         self.waits_for.borrow().contains(&server)
     }
 
-    /// Another server has told, or is lost.
+    /// Another server has told. Which links were left it says apart from that, and perhaps later.
     pub(crate) fn told(&self, by: ServerId) {
         self.waits_for.borrow_mut().remove(&by);
-        self.links_told(by);
+        self.changed.notify_waiters();
+    }
+
+    /// Another server is lost: it says nothing any more.
+    pub(crate) fn lost(&self, server: ServerId) {
+        self.told(server);
+        self.links_told(server);
     }
 
     /// The links that a shard's removals left here are taken.
@@ -98,7 +105,10 @@ impl Grace {
 
     /// Waits until everybody has told, at most [`GRACE`], and ends it.
     pub(crate) async fn run(&self) {
-        let all_told = || self.own_known.get() && self.waits_for.borrow().is_empty();
+        let all_told = || {
+            let are_links_known = self.links_left_at.borrow().is_empty();
+            self.own_known.get() && self.waits_for.borrow().is_empty() && are_links_known
+        };
         if tokio::time::timeout(GRACE, self.until(all_told)).await.is_err() {
             let silent: Vec<_> = self.waits_for.borrow().iter().copied().collect();
             tracing::warn!(
@@ -145,6 +155,17 @@ mod tests {
         grace.links_told(ServerId(2));
         grace.links_known().await;
         assert!(!grace.is_over() && grace.waits_for(ServerId(1)));
+        // What it holds can be told before, and does not end the wait for the links.
+        let both = Grace::new(Some([ServerId(1)].into()), 0);
+        both.told(ServerId(1));
+        let steps = async {
+            let known = tokio::time::timeout(GRACE / 2, both.links_known()).await;
+            assert!(known.is_err() && !both.is_over(), "a link is counted too long");
+            both.links_told(ServerId(1));
+            both.links_known().await;
+            tokio::time::timeout(GRACE / 4, both.over()).await.expect("all is known");
+        };
+        tokio::join!(both.run(), steps);
         let silent = Grace::new(Some([ServerId(1)].into()), 0);
         tokio::join!(silent.run(), silent.links_known());
         assert!(silent.is_over(), "who says nothing is not waited for longer");
@@ -163,6 +184,8 @@ mod tests {
             let grace = Grace::new(Some([ServerId(1), ServerId(2)].into()), 2);
             let begin = tokio::time::Instant::now();
             let telling = async {
+                grace.links_told(ServerId(1));
+                grace.links_told(ServerId(2));
                 grace.told(ServerId(1));
                 assert!(!grace.is_over());
                 grace.own_told(7);
@@ -170,7 +193,7 @@ mod tests {
                 assert!(!grace.is_own_known(), "the other mount has not told");
                 grace.own_told(8);
                 if tells {
-                    grace.told(ServerId(2));
+                    grace.lost(ServerId(2));
                 }
                 grace.over().await;
             };

@@ -469,7 +469,7 @@ impl Node {
                 continue; // Its next incarnation has told already what it holds.
             }
             self.sessions.end(*server);
-            self.grace.told(*server);
+            self.grace.lost(*server);
             self.membership.unreleased.borrow_mut().insert(*server, epoch);
         }
         self.membership.changed.notify_waiters();
