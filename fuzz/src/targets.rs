@@ -1,19 +1,23 @@
 //! The decoders of what other programs wrote: networks, sockets, disks, users.
 
 mod containers;
+mod handshakes;
 mod layouts;
 mod ledgers;
 mod messages;
 mod names;
 mod packs;
 mod s3;
+mod uploads;
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 
 use crate::Target;
 
 /// All of them.
-pub const TARGETS: [Target; 20] = [
+pub const TARGETS: [Target; 24] = [
+    Target { name: "hello", seeds: handshakes::changes, run: handshakes::changed_on_the_way },
+    Target { name: "introduction", seeds: handshakes::introductions, run: handshakes::introduced },
     Target { name: "header", seeds: messages::headers, run: messages::header },
     Target { name: "peer-request", seeds: messages::peer_requests, run: messages::peer_request },
     Target { name: "peer-reply", seeds: messages::peer_replies, run: messages::peer_reply },
@@ -34,6 +38,8 @@ pub const TARGETS: [Target; 20] = [
     Target { name: "sealed", seeds: packs::sealed_objects, run: packs::sealed },
     Target { name: "s3-listing", seeds: s3::listings, run: s3::listing },
     Target { name: "s3-head", seeds: s3::heads, run: s3::head },
+    Target { name: "s3-keys", seeds: s3::keys_answers, run: s3::keys },
+    Target { name: "upload-journal", seeds: uploads::journals, run: uploads::journal },
 ];
 
 /// One number for anything that says what was done.

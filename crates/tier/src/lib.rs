@@ -28,7 +28,7 @@ mod memory;
 mod object;
 mod owner;
 mod part_sums;
-mod posix;
+pub mod posix;
 pub mod s3;
 mod temporary;
 pub mod throttled;

@@ -11,7 +11,7 @@
 //! its owner ([`crate::Owner`]). The journal of one that can be resumed lies beside it under a name made of the target's.
 
 mod beneath;
-mod journal;
+pub mod journal;
 mod names;
 mod no_replace;
 mod parts;

@@ -33,8 +33,10 @@ mod own_key;
 
 use own_key::OwnKeyResolver;
 
-const PATTERN: &str = "Noise_XXpsk0_25519_ChaChaPoly_BLAKE2s";
-const PROLOGUE: &[u8] = b"hayase wire handshake 2";
+/// Of Noise.
+pub const PATTERN: &str = "Noise_XXpsk0_25519_ChaChaPoly_BLAKE2s";
+/// Both sides begin with it: a peer of another protocol fails at once.
+pub const PROLOGUE: &[u8] = b"hayase wire handshake 2";
 
 /// One incarnation of a server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]

@@ -2,7 +2,7 @@
 
 use hayase_tier::s3::answers;
 
-use super::way_of;
+use super::{way, way_of};
 
 pub(super) fn listings() -> Vec<Vec<u8>> {
     let object = |key: &str| {
@@ -41,4 +41,25 @@ pub(super) fn heads() -> Vec<Vec<u8>> {
 
 pub(super) fn head(bytes: &[u8]) -> u64 {
     way_of(answers::head(bytes), |found| found.map_or(0, |(status, _)| u64::from(status)))
+}
+
+/// What programs and services answer that have keys.
+pub(super) fn keys_answers() -> Vec<Vec<u8>> {
+    [
+        r#"{"Version": 1, "AccessKeyId": "A", "SecretAccessKey": "s", "SessionToken": "t",
+            "Expiration": "2030-01-02T12:04:05+09:00"}"#,
+        "<AssumeRoleWithWebIdentityResponse><AssumeRoleWithWebIdentityResult><Credentials>\
+         <SessionToken>t</SessionToken><SecretAccessKey>s</SecretAccessKey>\
+         <Expiration>2099-01-01T00:00:00Z</Expiration><AccessKeyId>ROLE</AccessKeyId></Credentials>\
+         </AssumeRoleWithWebIdentityResult></AssumeRoleWithWebIdentityResponse>",
+        r#"{"roleCredentials": {"accessKeyId": "ROLE", "secretAccessKey": "s", "sessionToken": "t",
+            "expiration": 4070908800000}}"#,
+    ]
+    .map(|text| text.as_bytes().to_vec())
+    .to_vec()
+}
+
+pub(super) fn keys(bytes: &[u8]) -> u64 {
+    let text = String::from_utf8_lossy(bytes);
+    way(answers::keys(&text).map(|keys| way_of(keys, |end| u64::from(*end))))
 }

@@ -98,6 +98,11 @@ impl Begun {
     }
 }
 
+/// Number of written parts in the bytes of a journal: for `fuzz/`, which sends broken bytes.
+pub fn parts_in(bytes: &[u8]) -> Option<usize> {
+    Journal::parse(bytes).map(|(_, parts)| parts.len())
+}
+
 /// A journal that is written to.
 pub(super) struct Journal {
     file: OwnedFd,
@@ -111,9 +116,13 @@ impl Journal {
         let size = usize::try_from(rustix::fs::fstat(&file).ok()?.st_size).ok()?;
         let mut bytes = vec![0; (size <= JOURNAL_BYTES_MAX).then_some(size)?];
         let count = read_fully(file, 0, &mut bytes).ok()?;
-        let begun = Begun::parse(&bytes[..count])?;
+        Self::parse(&bytes[..count])
+    }
+
+    fn parse(bytes: &[u8]) -> Option<(Begun, BTreeMap<u32, u32>)> {
+        let begun = Begun::parse(bytes)?;
         let header_crc = crc32c(&[&bytes[..HEADER_BYTES - 4]]);
-        let (records, torn) = bytes[HEADER_BYTES..count].as_chunks::<RECORD_BYTES>();
+        let (records, torn) = bytes[HEADER_BYTES..].as_chunks::<RECORD_BYTES>();
         let parts = records.iter().map(|record| {
             let [a, b, c, d, e, f, g, h, ..] = *record;
             let (number, crc) =

@@ -2,6 +2,7 @@
 
 use std::io;
 
+use super::credentials;
 use super::http;
 use super::list;
 use super::xml::Element;
@@ -21,4 +22,10 @@ pub fn listing(document: &[u8]) -> Result<(usize, bool), String> {
 /// Why it is not a head.
 pub fn head(bytes: &[u8]) -> io::Result<Option<(u16, usize)>> {
     Ok(http::parse_head(bytes)?.map(|(head, length)| (head.status, length)))
+}
+
+/// Whether the keys in an answer end, read as each of the three: what a `credential_process` prints, what a token service
+/// answers, what a sign-on service answers. Or why they are none.
+pub fn keys(text: &str) -> [Result<bool, String>; 3] {
+    credentials::parsed(text).map(|keys| keys.map(|keys| keys.expires.is_some()))
 }

@@ -28,6 +28,7 @@ pub use self::web_identity::WebIdentity;
 use super::aws;
 use super::http::Proxies;
 use super::limits::{KEYS_QUICK, KEYS_REST, RENEW_BEFORE};
+use super::xml::Element;
 
 /// One set of keys.
 #[derive(Clone, PartialEq, Eq)]
@@ -355,6 +356,13 @@ impl Provider {
 /// Tells one set of keys from another.
 pub(super) fn identity(keys: &Credentials) -> String {
     format!("{} {}", keys.access_key, keys.session_token.as_deref().unwrap_or(""))
+}
+
+/// The keys in `text`, read as what a program prints, a token service answers, a sign-on service answers.
+pub(super) fn parsed(text: &str) -> [Result<Credentials, String>; 3] {
+    let of_token_service =
+        Element::parse(text.as_bytes()).and_then(|answer| web_identity::parse(&answer));
+    [process::parse(text), of_token_service, sso::parse(text)]
 }
 
 #[cfg(test)]

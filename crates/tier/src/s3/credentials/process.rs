@@ -88,7 +88,7 @@ fn end(child: &mut Child) {
     let _ = child.wait();
 }
 
-fn parse(text: &str) -> Result<Credentials, String> {
+pub(super) fn parse(text: &str) -> Result<Credentials, String> {
     let answer: Value =
         serde_json::from_str(text).map_err(|error| format!("it printed no JSON: {error}"))?;
     match answer.get("Version").and_then(Value::as_i64) {

@@ -79,7 +79,7 @@ fn login(file: &Path, now: SystemTime) -> Result<String, String> {
     }
 }
 
-fn parse(text: &str) -> Result<Credentials, String> {
+pub(super) fn parse(text: &str) -> Result<Credentials, String> {
     let answer: Value = serde_json::from_str(text).map_err(|error| error.to_string())?;
     let keys = answer.get("roleCredentials").ok_or("it answered without keys")?;
     let said = |name: &str| keys.get(name).and_then(Value::as_str).map(str::to_owned);

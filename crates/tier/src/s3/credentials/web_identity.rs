@@ -58,7 +58,7 @@ pub(super) fn ask(
     }
 }
 
-fn parse(answer: &Element) -> Result<Credentials, String> {
+pub(super) fn parse(answer: &Element) -> Result<Credentials, String> {
     let result = answer.all("AssumeRoleWithWebIdentityResult").next();
     let keys = result
         .and_then(|result| result.all("Credentials").next())
