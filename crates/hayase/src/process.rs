@@ -3,9 +3,11 @@
 //! Here: pid + start time, the boot's id, looking into `/proc`, waiting for ends: by pidfd, or where the kernel has none
 //! (before Linux 5.3) or gives none (no free descriptor), by looking again and again.
 //! A process is gone only where the kernel says so: an error says nothing about it.
-//! Rooms: [`signals`] that we receive, [`lines`] that a child says.
+//! Rooms: [`signals`] that we receive, [`message`] and [`lines`] between our processes, [`child`]ren that say them.
 
+pub(crate) mod child;
 pub(crate) mod lines;
+pub(crate) mod message;
 pub(crate) mod signals;
 
 use std::fs;

@@ -2,11 +2,11 @@
 
 use std::ffi::{OsStr, OsString};
 use std::fs::OpenOptions;
-use std::io::{BufRead, BufReader, Write};
+use std::io::{BufReader, Write};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::Stdio;
 use std::time::Duration;
 
 use anyhow::{Context, anyhow};
@@ -23,6 +23,8 @@ use crate::exit::Status;
 use crate::number::within;
 use crate::output::headings::KEYS;
 use crate::output::{Human, Output, Page};
+use crate::process::child::this_program;
+use crate::process::message;
 use crate::supervisor::daemon::{DaemonFailed, raise_open_files};
 use crate::supervisor::said::{DaemonSaid, Failure};
 use crate::wiring::mount_containers::mount_containers;
@@ -299,6 +301,9 @@ pub(crate) fn run(
     report(serve(), args.tell, output)
 }
 
+/// Longest message of a daemon: a failure with its help.
+const SAID_BYTES_MAX: u64 = 64 << 10;
+
 /// Starts a daemon of its own, and waits until it is ready; its process id.
 fn start(
     what: &What,
@@ -313,8 +318,8 @@ fn start(
             opened.with_context(|| format!("open {}", path.display()))?.into()
         }
     };
-    let mut command = Command::new("/proc/self/exe");
-    command.arg0("hayase").args(["mount", "--foreground", "--tell"]);
+    let mut command = this_program("mount");
+    command.args(["--foreground", "--tell"]);
     command.arg(format!("--wait={}", args.wait));
     command.arg(format!("--kernel-profile={}", args.kernel_profile));
     command.args(args.endpoint.endpoint.iter().map(|url| format!("--endpoint={url}")));
@@ -328,9 +333,7 @@ fn start(
         let _ = stdin.write_all(key);
     }
     let stdout = child.stdout.take().expect("stdout is a pipe");
-    let mut line = String::new();
-    BufReader::new(stdout).read_line(&mut line).context("listen to `hayase mount`")?;
-    match serde_json::from_str(&line) {
+    match message::receive(&mut BufReader::new(stdout), SAID_BYTES_MAX) {
         Ok(DaemonSaid::Ready(_)) => Ok(child.id()),
         Ok(DaemonSaid::Failed(failure)) => {
             child.wait().context("wait for `hayase mount`")?;

@@ -2,8 +2,8 @@
 
 use std::ffi::OsString;
 use std::os::fd::AsFd;
-use std::os::unix::process::{CommandExt, ExitStatusExt};
-use std::process::{Command, ExitStatus};
+use std::os::unix::process::ExitStatusExt;
+use std::process::ExitStatus;
 
 use anyhow::Context;
 use hayase_stage::pack::MasterKey;
@@ -20,6 +20,7 @@ use crate::launch::stop::{self, stop};
 use crate::output::Output;
 use crate::output::headings::{MPI, STAGING};
 use crate::process::ProcessId;
+use crate::process::child::this_program;
 use crate::process::signals::{ENDING, Signals};
 
 /// Start a job's file system, run CMD on its first node, and end the job
@@ -189,9 +190,8 @@ fn run_staged(
 
 /// The program is a child that enters the node and becomes the command; it gets the signals we get.
 fn run_program(job: &Job, command: &[OsString], signals: &Signals) -> anyhow::Result<ExitStatus> {
-    let mut exec = Command::new("/proc/self/exe");
-    exec.arg0("hayase").arg("exec").arg("--job").arg(job.dir.path()).args(["--node", "0", "--"]);
-    exec.args(command);
+    let mut exec = this_program("exec");
+    exec.arg("--job").arg(job.dir.path()).args(["--node", "0", "--"]).args(command);
     signals.unblock_in(&mut exec);
     let mut child = exec.spawn().context("start `hayase exec`")?;
     let handle = ProcessId::of(child.id() as i32).and_then(ProcessId::open);

@@ -1,7 +1,7 @@
 //! What servers would speak to each other: RDMA devices and UCX, and what protects the bytes.
 
+use hayase_ucx::{UcxTransport, rdma_devices};
 use hayase_wire::session::authenticates_payloads;
-use hayase_wire::transport::{UcxTransport, rdma_devices};
 
 use super::Check;
 

@@ -4,26 +4,19 @@
 //! `keep` lets it live on its own; an end without it, also when this process is killed, makes it take everything down.
 //! Its standard output tells progress, one JSON object in a line ([`Said`]).
 
-use std::fs::OpenOptions;
 use std::io::Write;
-use std::os::fd::{AsFd, OwnedFd};
-use std::os::unix::fs::OpenOptionsExt;
-use std::os::unix::process::CommandExt;
+use std::os::fd::{AsFd, BorrowedFd};
 use std::path::PathBuf;
-use std::process::{Child, ChildStdin, Command, Stdio};
+use std::process::{ChildStdin, Stdio};
 use std::time::{Duration, Instant};
 
-use anyhow::Context;
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::process::{Pid, Signal, kill_process};
 
 use crate::job::{Job, NodeDir};
-use crate::process::lines::Lines;
+use crate::process::child::{self, Child, LOG_LINES, this_program};
 use crate::process::signals::Signals;
 use crate::supervisor::said::{Failure, Ready, Said};
-
-/// Lines of a log that are shown when a node does not come up.
-pub(super) const LOG_LINES: usize = 12;
 
 /// How long supervisors may take to clear away after a failed start.
 pub(crate) const CLEARING_MAX: Duration = Duration::from_secs(10);
@@ -31,10 +24,8 @@ pub(crate) const CLEARING_MAX: Duration = Duration::from_secs(10);
 /// A supervisor that this process started.
 #[derive(Debug)]
 pub(crate) struct Supervisor {
-    child: Child,
+    child: Child<Said>,
     lifeline: Option<ChildStdin>,
-    /// What it says.
-    pub(crate) lines: Lines,
     has_spoken: bool,
     /// What it said when the node was up.
     pub(super) ready: Option<Ready>,
@@ -48,46 +39,36 @@ impl Supervisor {
         hub: Option<PathBuf>,
         signals: &Signals,
     ) -> anyhow::Result<Self> {
-        let path = job.dir.node(node).log("supervisor");
-        let log = OpenOptions::new()
-            .append(true)
-            .create(true)
-            .mode(0o600)
-            .open(&path)
-            .with_context(|| format!("open {}", path.display()))?;
-        let mut command = Command::new("/proc/self/exe");
-        command.arg0("hayase").arg("node").arg("--job-dir").arg(job.dir.path());
-        command.arg("--node").arg(node.to_string());
+        let log = child::log(&job.dir.node(node).log("supervisor"))?;
+        let mut command = this_program("node");
+        command.arg("--job-dir").arg(job.dir.path()).arg("--node").arg(node.to_string());
         if let Some(hub) = hub {
             command.arg("--hub").arg(hub);
         }
-        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(log).current_dir("/");
-        signals.unblock_in(&mut command);
-        let mut child = command.spawn().context("start a node's supervisor")?;
-        let lifeline = child.stdin.take();
-        let stdout = child.stdout.take().expect("stdout is a pipe");
-        let lines = Lines::new(OwnedFd::from(stdout)).context("listen to a node")?;
-        Ok(Self { child, lifeline, lines, has_spoken: false, ready: None })
+        command.stdin(Stdio::piped()).stderr(log).current_dir("/");
+        let mut child = Child::spawn("node", command, signals)?;
+        let lifeline = child.take_stdin();
+        Ok(Self { child, lifeline, has_spoken: false, ready: None })
     }
 
     /// What it has said, or that it ended without a word. `dir` is its node's.
     pub(crate) fn hear(&mut self, dir: &NodeDir) -> Option<Said> {
-        while let Some(line) = self.lines.next() {
-            match serde_json::from_str(&line) {
-                Ok(said) => {
-                    self.has_spoken = true;
-                    return Some(said);
-                }
-                Err(_) => tracing::warn!("a supervisor said: {line}"),
-            }
+        if let Some(said) = self.child.next() {
+            self.has_spoken = true;
+            return Some(said);
         }
-        if self.has_spoken || !self.lines.is_at_end() {
+        if self.has_spoken || !self.child.is_silent() {
             return None;
         }
         self.has_spoken = true;
         let tail = dir.last_lines("supervisor", LOG_LINES);
         let what = "its supervisor ended".to_owned();
         Some(Said::Failed(Failure { what, help: None, tail }))
+    }
+
+    /// It has ended, and all that it said was heard.
+    pub(crate) fn is_silent(&self) -> bool {
+        self.child.is_silent()
     }
 
     /// Lets the node live on its own.
@@ -106,10 +87,10 @@ impl Supervisor {
 
     /// Waits for its end; a signal that comes meanwhile is passed on to it.
     pub(crate) fn outlast(&mut self, signals: &Signals) {
-        while !self.lines.is_at_end() {
+        while !self.is_silent() {
             let mut fds = [
                 PollFd::from_borrowed_fd(signals.as_fd(), PollFlags::IN),
-                PollFd::from_borrowed_fd(self.lines.as_fd(), PollFlags::IN),
+                PollFd::from_borrowed_fd(self.child.as_fd(), PollFlags::IN),
             ];
             if let Err(error) = poll(&mut fds, None)
                 && error != rustix::io::Errno::INTR
@@ -117,9 +98,11 @@ impl Supervisor {
                 tracing::warn!("poll: {error}");
                 break;
             }
-            while self.lines.next().is_some() {}
-            if signals.next().is_some() {
-                let _ = kill_process(Pid::from_child(&self.child), Signal::TERM);
+            while self.child.next().is_some() {}
+            if signals.next().is_some()
+                && let Some(pid) = Pid::from_raw(self.child.id().cast_signed())
+            {
+                let _ = kill_process(pid, Signal::TERM);
             }
         }
         self.wait();
@@ -134,13 +117,19 @@ impl Supervisor {
     pub(crate) fn cut_and_wait(&mut self, deadline: Instant) {
         self.cut();
         // Its output ends with it: no need to poll for the end of the process.
-        while !self.lines.is_at_end() && crate::process::wait_readable(self.lines.as_fd(), deadline)
-        {
-            while self.lines.next().is_some() {}
+        while !self.is_silent() && crate::process::wait_readable(self.as_fd(), deadline) {
+            while self.child.next().is_some() {}
         }
-        if !self.lines.is_at_end() {
+        if !self.is_silent() {
             let _ = self.child.kill();
         }
         self.wait();
+    }
+}
+
+/// Readable when it has said something, or has ended.
+impl AsFd for Supervisor {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.child.as_fd()
     }
 }

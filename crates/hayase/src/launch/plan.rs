@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::Context;
 use hayase_layout::{ByteCount, PolicyError, STRIPE_BYTES_DEFAULT, StripePolicy, check_stripe};
-use hayase_wire::transport::{NotLoaded, UcxTransport};
+use hayase_ucx::{NotLoaded, UcxTransport};
 use rustix::fs::Access;
 
 use super::allocation::{Choice, choose};

@@ -9,12 +9,13 @@ use anyhow::Context;
 use rustix::event::{PollFd, PollFlags, poll};
 
 use super::node_error::NodeError;
-use super::node_process::{CLEARING_MAX, LOG_LINES, Supervisor};
+use super::node_process::{CLEARING_MAX, Supervisor};
 use super::tree::Tree;
 use crate::config::Environment;
 use crate::job::cover::cover;
 use crate::job::{Job, Kind};
 use crate::output::Output;
+use crate::process::child::LOG_LINES;
 use crate::process::signals::{Received, Signals};
 use crate::process::timespec;
 use crate::supervisor::said::{Failure, Ready, Said};
@@ -95,7 +96,7 @@ impl Launched {
         let left = timespec(deadline.saturating_duration_since(Instant::now()));
         let mut fds = vec![PollFd::from_borrowed_fd(signals.as_fd(), PollFlags::IN)];
         for supervisor in self.supervisors.iter().filter(|s| s.ready.is_none()) {
-            fds.push(PollFd::from_borrowed_fd(supervisor.lines.as_fd(), PollFlags::IN));
+            fds.push(PollFd::from_borrowed_fd(supervisor.as_fd(), PollFlags::IN));
         }
         match poll(&mut fds, Some(&left)) {
             Ok(0) => return Ok(false),

@@ -4,7 +4,7 @@
 //! The socket lies in a directory that only the owner can enter; the supervisor also looks at who
 //! calls. Paths of any length work: sockets are reached through their directory's descriptor.
 
-use std::io::{BufRead, BufReader, Read, Write};
+use std::io::{self, BufReader, Write};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::PathBuf;
@@ -16,6 +16,7 @@ use serde::{Deserialize, Serialize};
 
 use super::said::Ready;
 use crate::job::NodeDir;
+use crate::process::message;
 use crate::wiring::areas::Room;
 
 /// Longest line in either direction.
@@ -116,10 +117,8 @@ impl Call {
         let (_dir, short) = short_path(&path)?;
         let mut stream =
             UnixStream::connect(short).with_context(|| format!("connect to {}", path.display()))?;
-        let mut line = serde_json::to_vec(request).expect("a request is plain data");
-        line.push(b'\n');
         stream.set_write_timeout(Some(CALLER_PATIENCE))?;
-        stream.write_all(&line).context("ask the supervisor")?;
+        stream.write_all(&message::encode(request)).context("ask the supervisor")?;
         Ok(Self { stream })
     }
 
@@ -127,8 +126,14 @@ impl Call {
     pub(crate) fn reply(self, deadline: Instant) -> anyhow::Result<Reply> {
         let left = deadline.saturating_duration_since(Instant::now());
         self.stream.set_read_timeout(Some(left.max(Duration::from_millis(1))))?;
-        let line = read_line(&self.stream).context("no answer from its supervisor")?;
-        serde_json::from_str(&line).context("read the supervisor's answer")
+        let reply = message::receive(&mut BufReader::new(&self.stream), LINE_BYTES_MAX);
+        reply.map_err(|error| {
+            let what = match error.kind() {
+                io::ErrorKind::InvalidData => "read the supervisor's answer",
+                _ => "no answer from its supervisor",
+            };
+            anyhow::Error::new(error).context(what)
+        })
     }
 }
 
@@ -185,28 +190,18 @@ fn greet(stream: UnixStream) -> anyhow::Result<(Caller, Request)> {
     stream.set_nonblocking(false)?;
     stream.set_read_timeout(Some(CALLER_PATIENCE))?;
     stream.set_write_timeout(Some(CALLER_PATIENCE))?;
-    let request = serde_json::from_str(&read_line(&stream)?).context("read a request")?;
+    let request = message::receive(&mut BufReader::new(&stream), LINE_BYTES_MAX);
+    let request = request.context("read a request")?;
     Ok((Caller { stream, pid: Some(peer.pid.as_raw_nonzero().get()) }, request))
 }
 
 impl Caller {
     /// Answers; a caller who went away is no trouble.
     pub(crate) fn answer(mut self, reply: &Reply) {
-        let mut line = serde_json::to_vec(reply).expect("a reply is plain data");
-        line.push(b'\n');
-        if let Err(error) = self.stream.write_all(&line) {
+        if let Err(error) = self.stream.write_all(&message::encode(reply)) {
             tracing::info!("a caller did not wait for its answer: {error}");
         }
     }
-}
-
-fn read_line(stream: &UnixStream) -> anyhow::Result<String> {
-    let mut line = String::new();
-    BufReader::new(stream.take(LINE_BYTES_MAX)).read_line(&mut line)?;
-    if !line.ends_with('\n') {
-        bail!("it ended before its line did");
-    }
-    Ok(line)
 }
 
 /// A path for a socket that fits into the 108 bytes of an address, whatever its directory is called;

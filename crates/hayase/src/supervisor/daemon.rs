@@ -1,10 +1,7 @@
 //! One daemon of a node: `serve` or `serve-mount`, a child of the supervisor.
 
-use std::fs::OpenOptions;
-use std::os::fd::OwnedFd;
-use std::os::unix::fs::OpenOptionsExt;
-use std::os::unix::process::CommandExt;
-use std::process::{Child, Command, ExitStatus, Stdio};
+use std::os::fd::{AsFd, BorrowedFd};
+use std::process::{Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, anyhow, bail};
@@ -14,22 +11,18 @@ use super::control::DaemonState;
 use super::said::{DaemonSaid, Failure, MountTold};
 use crate::advice::{Advice, Advise};
 use crate::job::JobDir;
-use crate::process::lines::Lines;
+use crate::process::child::{self, Child, LOG_LINES, this_program};
 use crate::process::signals::Signals;
 use crate::process::{Handle, ProcessId, wait_ended};
-
-/// Lines of its log that are shown when it does not start.
-pub(crate) const LOG_LINES: usize = 12;
 
 /// A child, running or not.
 #[derive(Debug)]
 pub(crate) struct Daemon {
     /// `serve` or `serve-mount`.
     name: &'static str,
-    child: Child,
+    /// Says when it is ready, and when something changed.
+    child: Child<DaemonSaid>,
     handle: Option<Handle>,
-    /// What it says: when it is ready, and when something changed.
-    pub(crate) lines: Lines,
     ended: Option<Ended>,
 }
 
@@ -77,16 +70,9 @@ impl Daemon {
         node: u16,
         signals: &Signals,
     ) -> anyhow::Result<Self> {
-        let path = dir.node(node).log(name);
-        let log = OpenOptions::new()
-            .append(true)
-            .create(true)
-            .mode(0o600)
-            .open(&path)
-            .with_context(|| format!("open {}", path.display()))?;
-        let mut command = Command::new("/proc/self/exe");
-        command.arg0("hayase").arg(name).arg("--job-dir").arg(dir.path());
-        command.arg("--node").arg(node.to_string());
+        let log = child::log(&dir.node(node).log(name))?;
+        let mut command = this_program(name);
+        command.arg("--job-dir").arg(dir.path()).arg("--node").arg(node.to_string());
         command.arg("--parent").arg(std::process::id().to_string());
         own_ucx(&mut command);
         command.stderr(log);
@@ -99,13 +85,10 @@ impl Daemon {
         mut command: Command,
         signals: &Signals,
     ) -> anyhow::Result<Self> {
-        command.stdin(Stdio::null()).stdout(Stdio::piped());
-        signals.unblock_in(&mut command);
-        let mut child = command.spawn().with_context(|| format!("start `hayase {name}`"))?;
-        let stdout = child.stdout.take().expect("stdout is a pipe");
-        let lines = Lines::new(OwnedFd::from(stdout)).context("listen to a daemon")?;
+        command.stdin(Stdio::null());
+        let child = Child::spawn(name, command, signals)?;
         let handle = ProcessId::of(child.id() as i32).and_then(ProcessId::open);
-        Ok(Self { name, child, handle, lines, ended: None })
+        Ok(Self { name, child, handle, ended: None })
     }
 
     /// Its process number.
@@ -119,14 +102,14 @@ impl Daemon {
         dir: &JobDir,
         node: u16,
     ) -> anyhow::Result<Option<Option<MountTold>>> {
-        while let Some(line) = self.lines.next() {
-            match serde_json::from_str(&line) {
-                Ok(DaemonSaid::Ready(told)) => return Ok(Some(told)),
-                Ok(DaemonSaid::Failed(failure)) => return Err(DaemonFailed(failure).into()),
-                Ok(DaemonSaid::Changed(_)) | Err(_) => tracing::warn!("{} said: {line}", self.name),
+        while let Some(said) = self.child.next() {
+            match said {
+                DaemonSaid::Ready(told) => return Ok(Some(told)),
+                DaemonSaid::Failed(failure) => return Err(DaemonFailed(failure).into()),
+                DaemonSaid::Changed(_) => self.warn_of(&said),
             }
         }
-        if self.lines.is_at_end() {
+        if self.child.is_silent() {
             let tail = dir.node(node).last_lines(self.name, LOG_LINES);
             let ended = Ended::of(self.child.wait());
             let what = format!("`hayase {}` ended before it was ready: {}", self.name, ended.how);
@@ -139,13 +122,18 @@ impl Daemon {
     /// How it serves files by now; `None` when that has not changed since it was asked last.
     pub(crate) fn changed(&mut self) -> Option<MountTold> {
         let mut last = None;
-        while let Some(line) = self.lines.next() {
-            match serde_json::from_str(&line) {
-                Ok(DaemonSaid::Changed(told)) => last = Some(told),
-                Ok(_) | Err(_) => tracing::warn!("{} said: {line}", self.name),
+        while let Some(said) = self.child.next() {
+            match said {
+                DaemonSaid::Changed(told) => last = Some(told),
+                DaemonSaid::Ready(_) | DaemonSaid::Failed(_) => self.warn_of(&said),
             }
         }
         last
+    }
+
+    /// Nobody waits for this now.
+    fn warn_of(&self, said: &DaemonSaid) {
+        tracing::warn!("`hayase {}` said: {said:?}", self.name);
     }
 
     /// Takes note of its end; `Some` when it is new.
@@ -205,6 +193,13 @@ impl Daemon {
         let gone = self.wait(Duration::from_secs(5));
         let end = if gone { "was killed" } else { "does not even end by SIGKILL" };
         Some(format!("`hayase {}` did not end within {waited} ms and {end}", self.name))
+    }
+}
+
+/// Readable when it has said something, or has ended.
+impl AsFd for Daemon {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.child.as_fd()
     }
 }
 

@@ -261,7 +261,7 @@ impl Keeper {
                 return Ok(told);
             }
             let due = self.server_restarts.due().filter(|_| name == MOUNT);
-            let event = self.events.wait(Some(daemon.lines.as_fd()), due);
+            let event = self.events.wait(Some(daemon.as_fd()), due);
             if let Some(end) = self.handle(event) {
                 return Err(end);
             }
@@ -622,7 +622,7 @@ mod tests {
         let mount = daemon(&keeper, MOUNT, says);
         // It is ready before anybody looks at it.
         let deadline = Instant::now() + Duration::from_secs(30);
-        assert!(crate::process::wait_readable(mount.lines.as_fd(), deadline));
+        assert!(crate::process::wait_readable(mount.as_fd(), deadline));
         let Err(End::Failed(error)) = keeper.take_in(MOUNT, mount) else { panic!() };
         assert_eq!(error.to_string(), "the areas are taken down");
         let state = keeper.mount.as_ref().unwrap().state();

@@ -6,7 +6,8 @@ use hayase_server::ServeError;
 use hayase_stage::pack::PackError;
 use hayase_store::{AreaError, LedgerError, MetaError, NamespaceError, PartError};
 use hayase_tier::TierError;
-use hayase_wire::transport::{TransportError, UcxError};
+use hayase_ucx::UcxError;
+use hayase_wire::transport::TransportError;
 use hayase_wire::{HandshakeError, MembersError, NodeError, SecretError};
 
 use crate::advice::{Advice, Advise};

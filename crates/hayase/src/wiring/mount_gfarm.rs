@@ -6,7 +6,7 @@ use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
 use std::os::unix::process::CommandExt;
 use std::path::Path;
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Stdio};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -18,6 +18,7 @@ use hayase_tier::{Gfarm, Tier};
 
 use super::mount_containers::end_soon;
 use super::serve_mount::{Stuck, unmount_on_signal};
+use crate::process::child::this_program;
 
 /// Mounts and serves until it is unmounted or a signal ends it; calls `ready` once. `wait`: longest for an
 /// answer of Gfarm.
@@ -57,8 +58,12 @@ pub(crate) fn mount_gfarm(
 }
 
 fn start_lane(socket: UnixStream) -> std::io::Result<Child> {
-    let mut command = Command::new("/proc/self/exe");
-    command.arg0("hayase").arg("gfarm-lane").current_dir("/");
+    let mut command = this_program("gfarm-lane");
     // An interrupt typed at the mount is not meant for it: it ends with its socket.
-    command.process_group(0).stdin(OwnedFd::from(socket)).stdout(Stdio::null()).spawn()
+    command
+        .current_dir("/")
+        .process_group(0)
+        .stdin(OwnedFd::from(socket))
+        .stdout(Stdio::null())
+        .spawn()
 }

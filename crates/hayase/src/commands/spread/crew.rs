@@ -3,8 +3,7 @@
 //! A worker ends when its standard input does, so none outlives this process.
 
 use std::io::{BufRead, BufReader, Read, Write};
-use std::os::unix::process::CommandExt;
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::sync::{Mutex, PoisonError};
@@ -18,8 +17,9 @@ use super::{Order, SpreadError};
 use crate::commands::transfer::{self, End, Event, Now};
 use crate::job::Job;
 use crate::output::Output;
+use crate::process::child::this_program;
 use crate::process::signals::Signals;
-use crate::process::{Handle, ProcessId};
+use crate::process::{Handle, ProcessId, message};
 
 /// What is kept of what a worker says on its standard error.
 const STDERR_BYTES_MAX: u64 = 4096;
@@ -93,8 +93,8 @@ impl Crew<'_> {
     }
 
     fn start(&self, node: u16, order: &Order) -> anyhow::Result<Worker> {
-        let mut command = Command::new("/proc/self/exe");
-        command.arg0("hayase").arg("exec").arg("--job").arg(self.job.dir.path());
+        let mut command = this_program("exec");
+        command.arg("--job").arg(self.job.dir.path());
         command.args(["--node", &node.to_string(), "--"]);
         // On another host it is where it was said to be; here it may have been replaced since.
         match &self.job.settings.reach {
@@ -107,10 +107,9 @@ impl Crew<'_> {
             signals.unblock_in(&mut command);
         }
         let mut child = command.spawn().context("start `hayase exec`")?;
-        let mut line = serde_json::to_vec(order).context("write an order")?;
-        line.push(b'\n');
+        let order = message::encode(order);
         // One that ended already says why by its status.
-        let _ = child.stdin.as_mut().expect("stdin is a pipe").write_all(&line);
+        let _ = child.stdin.as_mut().expect("stdin is a pipe").write_all(&order);
         Ok(Worker { child })
     }
 

@@ -1,7 +1,7 @@
 //! `hayase stage-worker`: carries out one order on the node where it runs, and tells how it goes.
 
 use std::ffi::OsStr;
-use std::io::{BufRead, ErrorKind, Read};
+use std::io::ErrorKind;
 use std::path::Path;
 
 use anyhow::Context;
@@ -17,6 +17,7 @@ use crate::commands::transfer::{self, End, Event, OutKeyArgs, Start};
 use crate::exit::Status;
 use crate::job::Registry;
 use crate::output::Output;
+use crate::process::message;
 use crate::wiring::places::{self, PlaceError, Wish};
 
 /// Largest order: names, patterns and keys.
@@ -29,10 +30,8 @@ pub(crate) struct StageWorkerArgs {}
 /// Reads the order, does it, and prints events; ends at once when standard input does.
 pub(crate) fn run(_args: &StageWorkerArgs, output: &Output) -> anyhow::Result<Status> {
     let output = output.of_worker();
-    let mut line = Vec::new();
     let mut stdin = std::io::BufReader::new(std::io::stdin());
-    (&mut stdin).take(ORDER_BYTES_MAX).read_until(b'\n', &mut line).context("read the order")?;
-    let order: Order = serde_json::from_slice(&line).context("read the order")?;
+    let order: Order = message::receive(&mut stdin, ORDER_BYTES_MAX).context("read the order")?;
     std::thread::Builder::new()
         .name("stdin".to_owned())
         .spawn(move || {

@@ -13,11 +13,9 @@ use super::message::{Down, NodeHost, Up};
 use super::outbox::Outbox;
 use crate::job::MARK_VARIABLE;
 use crate::job::last_lines;
+use crate::process::child::LOG_LINES;
 use crate::process::lines::Lines;
 use crate::process::signals::Signals;
-
-/// The last lines of standard error that are kept, to be shown when a host does not come up.
-const TAIL_LINES: usize = 12;
 
 /// Who speaks on the way down: everybody listens, so it need not be told apart.
 const SENDER_ABOVE: u16 = 0;
@@ -107,7 +105,7 @@ impl Link {
         self.outbox.flush();
         if let Errors::Here { lines, tail } = &mut self.errors {
             while let Some(line) = lines.next() {
-                if tail.len() == TAIL_LINES {
+                if tail.len() == LOG_LINES {
                     tail.pop_front();
                 }
                 tail.push_back(line);
@@ -148,7 +146,7 @@ impl Link {
     pub(crate) fn tail(&self) -> Vec<String> {
         match &self.errors {
             Errors::Here { tail, .. } => tail.iter().cloned().collect(),
-            Errors::File(path) => last_lines(path, TAIL_LINES),
+            Errors::File(path) => last_lines(path, LOG_LINES),
         }
     }
 

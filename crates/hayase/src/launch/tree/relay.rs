@@ -130,8 +130,8 @@ impl Relay<'_> {
             if !stdin.is_at_end() {
                 also.push(stdin.as_fd());
             }
-            if let Some(supervisor) = self.supervisor.as_ref().filter(|s| !s.lines.is_at_end()) {
-                also.push(supervisor.lines.as_fd());
+            if let Some(supervisor) = self.supervisor.as_ref().filter(|s| !s.is_silent()) {
+                also.push(supervisor.as_fd());
             }
             self.branches.wait(&also, TICK);
         }

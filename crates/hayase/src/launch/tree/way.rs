@@ -11,6 +11,7 @@ use std::time::Duration;
 
 use crate::host::is_this_host;
 use crate::job::{Reach, Way};
+use crate::process::child::this_program;
 
 /// Hosts that one host starts directly, when nobody says otherwise: 4,000 hosts are three hops away.
 pub(crate) const FANOUT_DEFAULT: u16 = 16;
@@ -41,11 +42,7 @@ pub(crate) fn relay_command(
     patience: Duration,
 ) -> Command {
     let mut command = match way {
-        Way::Ssh { .. } if is_this_host(hosts[0]) => {
-            let mut command = Command::new("/proc/self/exe");
-            command.arg0("hayase").arg(RELAY);
-            command
-        }
+        Way::Ssh { .. } if is_this_host(hosts[0]) => this_program(RELAY),
         Way::Ssh { command } => {
             let mut command = ssh(command, hosts[0], patience);
             command.arg(shell_line(&[binary.as_os_str(), OsStr::new(RELAY)], None));
