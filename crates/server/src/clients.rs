@@ -8,13 +8,13 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use hayase_layout::{InodeId, NodeId, ServerId};
+use hayase_ucx::Registration;
 use hayase_wire::NodeChannel;
 use hayase_wire::arena::Arena;
 use hayase_wire::message::{
     Access, Callback, CallbackReply, Close, Grants, HeldLock, HeldOpen, NodeRequest, Opening,
     ServerRequest, StillOpen,
 };
-use hayase_wire::transport::Registration;
 use tokio::sync::{Notify, OnceCell, Semaphore};
 
 use crate::beside::WrittenBeside;

@@ -9,8 +9,9 @@ use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use hayase_store::{FjallStore, MetaError, MetaStore};
+use hayase_ucx::UcxError;
 use hayase_wire::message::{MachineLife, TimeSpec};
-use hayase_wire::transport::{Address, Transport, UcxError};
+use hayase_wire::transport::{Address, Transport};
 use rustix::time::{ClockId, clock_gettime};
 
 use crate::alarm::Alarm;

@@ -6,11 +6,10 @@ use std::net::IpAddr;
 use std::rc::Rc;
 
 use hayase_store::SlotPool;
+use hayase_ucx::{Registration, UcxError, UcxTransport, rdma_devices};
 use hayase_wire::Arena;
 use hayase_wire::region::Region;
-use hayase_wire::transport::{
-    Registration, TcpTransport, Transport, UcxError, UcxTransport, rdma_devices,
-};
+use hayase_wire::transport::{TcpTransport, Transport};
 
 /// What was asked for.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -2,7 +2,7 @@
 
 use hayase_layout::ServerId;
 use hayase_store::{LedgerError, MetaError, NamespaceError, PartError, says_full};
-use hayase_wire::transport::UcxError;
+use hayase_ucx::UcxError;
 use hayase_wire::{Address, MembersError, NodeError, SecretError, TransportError};
 
 use crate::limits::SLOTS;

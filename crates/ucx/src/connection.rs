@@ -11,17 +11,17 @@ use std::rc::{Rc, Weak};
 use std::task::{Context, Waker};
 use std::time::Duration;
 
+use hayase_wire::buffer::Loan;
+use hayase_wire::header::HEADER_BYTES;
+use hayase_wire::transport::{FrameReceiver, FrameSender, Halves, LocalFuture, TransportError};
 use tokio::task::AbortHandle;
 use tokio::time::{Instant, timeout_at};
 
+use super::descriptor::Descriptor;
 use super::endpoint::{Endpoint, Way};
 use super::inbox::{End, Head, Inbox, Payload};
-use super::worker::{Descriptor, MESSAGE_HEAD, MESSAGE_PAYLOAD, MESSAGE_TAKEN, label};
-use crate::buffer::Loan;
-use crate::deadline::{END_WAIT, LAST_FRAMES_WAIT};
-use crate::header::HEADER_BYTES;
-use crate::limits::{FRAMES_AHEAD_MAX, PAYLOAD_ALONG_MAX};
-use crate::transport::{FrameReceiver, FrameSender, Halves, LocalFuture, TransportError};
+use super::limits::{END_WAIT, FRAMES_AHEAD_MAX, LAST_FRAMES_WAIT, PAYLOAD_ALONG_MAX};
+use super::worker::{MESSAGE_HEAD, MESSAGE_PAYLOAD, MESSAGE_TAKEN, label};
 
 /// The first bytes of a goodbye; the number of frames follows, then zeros.
 const GOODBYE: [u8; 8] = *b"HYBYE\0\0\x01";

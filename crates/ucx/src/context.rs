@@ -24,14 +24,15 @@ use std::ffi::CString;
 use std::ptr::{null, null_mut};
 use std::rc::{Rc, Weak};
 
+use hayase_wire::region::Region;
+
+use super::error::{UcxError, checked};
+use super::limits::REGISTERED_BYTES_MAX;
 use super::table::{
     API_VERSION, Code, FEATURE_AM, FEATURE_WAKEUP, Handle, MEMORY_PARAM_ADDRESS,
     MEMORY_PARAM_LENGTH, MEMORY_PARAM_TYPE, MEMORY_TYPE_HOST, MemoryParams, OK, PARAM_FEATURES,
     PARAM_NAME, Params, Table,
 };
-use super::worker::{UcxError, checked};
-use crate::limits::REGISTERED_BYTES_MAX;
-use crate::region::Region;
 
 pub(super) struct Context {
     pub(super) table: &'static Table,

@@ -11,17 +11,22 @@ use std::ffi::{c_uint, c_void};
 use std::ptr::{null, null_mut};
 use std::rc::{Rc, Weak};
 
+use hayase_wire::buffer::{Hold, Loan};
+
+use super::completion::{Completion, message_received, message_sent};
 use super::context::Told;
+use super::descriptor::Descriptor;
+use super::detached::Detached;
+use super::error::checked;
 use super::inbox::Inbox;
-use super::operation::{Completion, Detached, Operation, message_received, message_sent};
+use super::operation::{Killable, Operation};
 use super::table::{
     AM_SEND_FLAG_EAGER, AM_SEND_FLAG_RNDV, CANCELED, Code, EP_CLOSE_FLAG_FORCE,
     EP_PARAM_ERR_HANDLER, EP_PARAM_ERR_HANDLING_MODE, EP_PARAM_REMOTE_ADDRESS,
     ERR_HANDLING_MODE_PEER, EndpointParams, Handle, INVALID_PARAM, OP_CALLBACK, OP_FLAGS, OP_MEMH,
     OP_USER_DATA, RequestParams, SocketAddress, Started,
 };
-use super::worker::{Descriptor, Worker, checked, endpoint_failed};
-use crate::buffer::{Hold, Loan};
+use super::worker::{Failing, Worker, endpoint_failed};
 
 pub(super) struct Endpoint {
     pub(super) worker: Rc<Worker>,
@@ -73,7 +78,8 @@ impl Endpoint {
             retired: Cell::new(false),
             inboxes: RefCell::default(),
         });
-        worker.open_endpoint(raw, &endpoint);
+        let known: Rc<dyn Failing> = Rc::<Self>::clone(&endpoint);
+        worker.open_endpoint(raw, Rc::downgrade(&known));
         worker.kick();
         Ok(endpoint)
     }
@@ -96,15 +102,6 @@ impl Endpoint {
         inboxes.push(Rc::downgrade(inbox));
     }
 
-    /// Tells all its connections.
-    pub(super) fn fail(&self, why: &str) {
-        self.failed.set(true);
-        self.worker.wear_out();
-        for inbox in self.inboxes.borrow().iter().filter_map(Weak::upgrade) {
-            inbox.fail(why.to_owned());
-        }
-    }
-
     /// Starts to send a message.
     pub(super) fn send(
         self: &Rc<Self>,
@@ -117,7 +114,7 @@ impl Endpoint {
         let completion = Rc::new(Completion::default());
         let raw = self.raw.get();
         if raw.is_null() {
-            return Operation::failed(self, CANCELED);
+            return Operation::failed(self.as_killable(), CANCELED);
         }
         let memory = self.worker.context.handle_to_send(data);
         let params = RequestParams {
@@ -153,7 +150,7 @@ impl Endpoint {
         at: usize,
     ) -> Operation {
         let Some(room) = into.bytes_mut().filter(|_| !self.raw.get().is_null()) else {
-            return Operation::failed(self, CANCELED);
+            return Operation::failed(self.as_killable(), CANCELED);
         };
         let room = &mut room[at..];
         assert!(from.len() <= room.len(), "a payload has room where it is fetched to");
@@ -193,7 +190,7 @@ impl Endpoint {
             self.worker.context.distrust(INVALID_PARAM);
         }
         self.worker.kick();
-        Operation::new(self, started, completion, header, memory, data)
+        Operation::new(self.as_killable(), started, completion, header, memory, data)
     }
 
     /// Sends a message of a header alone, and does not wait for it.
@@ -201,10 +198,8 @@ impl Endpoint {
         self.send(id, header, &Loan::from(Vec::new()), Way::Along).detach();
     }
 
-    /// Closes it by force: each operation on it ends soon, with an error where it was not done.
-    pub(super) fn kill(&self) {
-        self.fail("closed, since an operation was given up");
-        self.close(EP_CLOSE_FLAG_FORCE);
+    fn as_killable(self: &Rc<Self>) -> Rc<dyn Killable> {
+        Rc::<Self>::clone(self)
     }
 
     fn close(&self, flags: u32) {
@@ -219,6 +214,28 @@ impl Endpoint {
         if let Started::Request(request) = Started::from_raw(answer) {
             self.worker.detach(Detached::close(self.worker.table, request));
         }
+    }
+}
+
+impl Failing for Endpoint {
+    fn fail(&self, why: &str) {
+        self.failed.set(true);
+        self.worker.wear_out();
+        for inbox in self.inboxes.borrow().iter().filter_map(Weak::upgrade) {
+            inbox.fail(why.to_owned());
+        }
+    }
+}
+
+impl Killable for Endpoint {
+    fn worker(&self) -> &Worker {
+        &self.worker
+    }
+
+    /// Operations on it end with an error where they were not done.
+    fn kill(&self) {
+        self.fail("closed, since an operation was given up");
+        self.close(EP_CLOSE_FLAG_FORCE);
     }
 }
 

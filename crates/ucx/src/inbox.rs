@@ -7,11 +7,12 @@
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 
+use hayase_wire::header::{HEADER_BYTES, TAG_BYTES};
+use hayase_wire::limits::{BODY_BYTES_MAX, PAYLOAD_BYTES_MAX};
 use tokio::sync::Notify;
 
-use super::worker::Descriptor;
-use crate::header::{HEADER_BYTES, TAG_BYTES};
-use crate::limits::{BODY_BYTES_MAX, FRAMES_AHEAD_MAX, PAYLOAD_BYTES_MAX};
+use super::descriptor::Descriptor;
+use super::limits::FRAMES_AHEAD_MAX;
 
 /// A frame of which something came.
 #[derive(Default)]

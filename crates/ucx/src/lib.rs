@@ -5,9 +5,11 @@
 //! over UCX, large payloads by rendezvous straight into their place, and the TCP connection stays as the side channel.
 //!
 //! Here: which devices UCX may use, and the upgrade. Rooms: [`table`] (the library), [`context`] (registered memory),
-//! [`worker`], [`endpoint`], [`operation`] (what it must let go of), [`inbox`], [`connection`] (the halves),
-//! [`interface`].
+//! [`worker`], [`endpoint`], [`peers`], [`operation`] (what it must let go of) and [`detached`] ones, [`inbox`],
+//! [`connection`] (the halves), [`interface`].
 //! Facts behind it: `docs/design/002-wire.md`.
+
+#![deny(unsafe_code, clippy::undocumented_unsafe_blocks)]
 
 use std::cell::{Cell, RefCell};
 use std::fs;
@@ -15,31 +17,37 @@ use std::net::IpAddr;
 use std::path::Path;
 use std::rc::Rc;
 
-use ring::rand::{SecureRandom, SystemRandom};
-
-use super::{
+use hayase_wire::limits::{OFFER_BYTES_MAX, PAYLOAD_BYTES_MAX};
+use hayase_wire::message::Carrier;
+use hayase_wire::region::Region;
+use hayase_wire::transport::{
     Address, Connection, FrameReceiver, FrameSender, Halves, Listener, LocalFuture, TcpTransport,
     Transport, TransportError, Upgrade,
 };
-use crate::limits::{OFFER_BYTES_MAX, PAYLOAD_BYTES_MAX, UCX_WORKERS_MAX};
-use crate::message::Carrier;
-use crate::region::Region;
+use ring::rand::{SecureRandom, SystemRandom};
 
+mod completion;
 mod connection;
 mod context;
+mod descriptor;
+mod detached;
 mod endpoint;
+mod error;
 mod inbox;
 mod interface;
+mod limits;
 mod operation;
+mod peers;
 mod table;
 mod worker;
 
+pub use error::UcxError;
 pub use table::NotLoaded;
-pub use worker::UcxError;
 
 use context::{Context, Memory};
 use inbox::Inbox;
-use worker::Worker;
+use limits::WORKERS_MAX;
+use peers::Peers;
 
 /// Where the kernel tells of RDMA devices.
 const RDMA_DEVICES: &str = "/sys/class/infiniband";
@@ -58,7 +66,7 @@ pub struct Registration {
 /// The worker of new connections, and how to make the next one.
 struct Ucx {
     context: Rc<Context>,
-    worker: RefCell<Rc<Worker>>,
+    worker: RefCell<Rc<Peers>>,
     made: Cell<usize>,
 }
 
@@ -91,7 +99,7 @@ impl UcxTransport {
             settings.push(("RNDV_SCHEME", "get_zcopy".to_owned()));
         }
         let context = Context::new(table, &settings, transports.contains("dc"))?;
-        let worker = RefCell::new(Worker::new(&context)?);
+        let worker = RefCell::new(Peers::new(&context)?);
         let tcp = from.map_or_else(TcpTransport::new, TcpTransport::from_address);
         Ok(Self { tcp, ucx: Rc::new(Ucx { context, worker, made: Cell::new(1) }) })
     }
@@ -131,7 +139,7 @@ impl UcxTransport {
     }
 
     fn upgradable(&self, mut connection: Connection) -> Connection {
-        let offer = self.ucx.fresh_worker().and_then(|worker| Offer::new(&worker));
+        let offer = self.ucx.fresh_worker().and_then(|peers| Offer::new(&peers));
         connection.upgrade = offer.map(|offer| Box::new(offer) as Box<dyn Upgrade>);
         connection
     }
@@ -139,20 +147,20 @@ impl UcxTransport {
 
 impl Ucx {
     fn is_used_up(&self) -> bool {
-        self.worker.borrow().is_worn() && self.made.get() >= UCX_WORKERS_MAX
+        self.worker.borrow().worker.is_worn() && self.made.get() >= WORKERS_MAX
     }
 
     /// A worker with no endpoint that is used up.
-    fn fresh_worker(&self) -> Option<Rc<Worker>> {
-        if self.worker.borrow().is_worn() {
+    fn fresh_worker(&self) -> Option<Rc<Peers>> {
+        if self.worker.borrow().worker.is_worn() {
             if self.is_used_up() {
-                tracing::debug!("a connection stays on TCP: {UCX_WORKERS_MAX} workers are used up");
+                tracing::debug!("a connection stays on TCP: {WORKERS_MAX} workers are used up");
                 return None;
             }
-            match Worker::new(&self.context) {
+            match Peers::new(&self.context) {
                 Ok(worker) => {
                     self.made.set(self.made.get() + 1);
-                    if self.made.get() == UCX_WORKERS_MAX {
+                    if self.made.get() == WORKERS_MAX {
                         tracing::warn!("the last worker of UCX: after it connections stay on TCP");
                     }
                     drop(self.worker.replace(worker));
@@ -163,9 +171,9 @@ impl Ucx {
                 }
             }
         }
-        let worker = Rc::clone(&self.worker.borrow());
-        worker.ensure_driven();
-        Some(worker)
+        let peers = Rc::clone(&self.worker.borrow());
+        peers.worker.ensure_driven();
+        Some(peers)
     }
 }
 
@@ -240,7 +248,7 @@ impl Listener for UcxListener {
 
 /// An inbox that waits for its peer.
 struct Offer {
-    worker: Rc<Worker>,
+    peers: Rc<Peers>,
     inbox: Rc<Inbox>,
     id: u64,
     is_taken: bool,
@@ -248,23 +256,23 @@ struct Offer {
 
 impl Offer {
     /// `None` where it is too long for a handshake, or could not be unique.
-    fn new(worker: &Rc<Worker>) -> Option<Self> {
+    fn new(peers: &Rc<Peers>) -> Option<Self> {
         let mut id = [0; 8];
         SystemRandom::new().fill(&mut id).ok()?;
-        let len = worker.address().len() + id.len();
+        let len = peers.worker.address().len() + id.len();
         if len > OFFER_BYTES_MAX {
             tracing::warn!(len, "the address of UCX is too long: fewer devices would help");
             return None;
         }
-        let (worker, inbox, id) = (Rc::clone(worker), Rc::default(), u64::from_le_bytes(id));
-        worker.open_inbox(id, &inbox);
-        Some(Self { worker, inbox, id, is_taken: false })
+        let (peers, inbox, id) = (Rc::clone(peers), Rc::default(), u64::from_le_bytes(id));
+        peers.worker.open_inbox(id, &inbox);
+        Some(Self { peers, inbox, id, is_taken: false })
     }
 }
 
 impl Upgrade for Offer {
     fn offer(&self) -> Vec<u8> {
-        [&self.id.to_le_bytes()[..], self.worker.address()].concat()
+        [&self.id.to_le_bytes()[..], self.peers.worker.address()].concat()
     }
 
     fn carrier(&self) -> Carrier {
@@ -285,8 +293,8 @@ impl Upgrade for Offer {
         else {
             return Err(failed("the peer does not say where it is".into()));
         };
-        let endpoint = self.worker.endpoint(address);
-        let endpoint = endpoint.map_err(|code| failed(self.worker.table.words(code)))?;
+        let endpoint = self.peers.endpoint(address);
+        let endpoint = endpoint.map_err(|code| failed(self.peers.worker.table.words(code)))?;
         let used_up = || failed("the last connection to this peer has just ended".into());
         let endpoint = endpoint.ok_or_else(used_up)?;
         self.is_taken = true;
@@ -298,7 +306,7 @@ impl Upgrade for Offer {
 impl Drop for Offer {
     fn drop(&mut self) {
         if !self.is_taken {
-            self.worker.close_inbox(self.id);
+            self.peers.worker.close_inbox(self.id);
             self.inbox.clear();
         }
     }

@@ -13,12 +13,12 @@ use tokio::sync::mpsc;
 use tokio::task::{AbortHandle, LocalSet, spawn_local};
 
 use super::*;
-use crate::buffer::Loan;
-use crate::handshake::{self, Credentials, Lane, LinkId, PeerIdentity, Session};
-use crate::header::{FrameKind, HEADER_BYTES};
-use crate::keys::{KnownServer, ServerKey};
-use crate::secret::Secret;
-use crate::transport::conformance;
+use hayase_wire::buffer::Loan;
+use hayase_wire::handshake::{self, Credentials, Lane, LinkId, PeerIdentity, Session};
+use hayase_wire::header::{FrameKind, HEADER_BYTES};
+use hayase_wire::keys::{KnownServer, ServerKey};
+use hayase_wire::secret::Secret;
+use hayase_wire::transport::conformance;
 
 mod registered;
 
@@ -135,15 +135,15 @@ fn nobodys_port() -> Address {
 
 impl UcxTransport {
     fn endpoints(&self) -> usize {
-        self.ucx.worker.borrow().endpoints()
+        self.ucx.worker.borrow().worker.endpoints()
     }
 
     fn inboxes(&self) -> usize {
-        self.ucx.worker.borrow().inboxes()
+        self.ucx.worker.borrow().worker.inboxes()
     }
 
     fn steps(&self) -> u64 {
-        self.ucx.worker.borrow().steps()
+        self.ucx.worker.borrow().worker.steps()
     }
 }
 
@@ -217,13 +217,13 @@ async fn who_has_it_goes_on_over_it_and_the_others_stay() {
 async fn after_many_ends_connections_stay_on_tcp() {
     let (Some(one), Some(other)) = (transport(), transport()) else { return };
     let test = async {
-        for round in 0..UCX_WORKERS_MAX + 2 {
+        for round in 0..WORKERS_MAX + 2 {
             let (mut near, mut far) = sessions(&one, &other).await;
             one_frame_each_way(&mut near, &mut far).await;
-            let over = if round < UCX_WORKERS_MAX { Carrier::Ucx } else { Carrier::Stream };
+            let over = if round < WORKERS_MAX { Carrier::Ucx } else { Carrier::Stream };
             assert_eq!((near.over, far.over), (over, over), "connection {round}");
             drop((near, far));
-            assert_eq!(one.is_used_up(), round + 1 >= UCX_WORKERS_MAX, "after {round}");
+            assert_eq!(one.is_used_up(), round + 1 >= WORKERS_MAX, "after {round}");
         }
     };
     LocalSet::new().run_until(test).await;
@@ -312,7 +312,7 @@ impl Drop for Peer {
 }
 
 /// The test that is the other process where it is told for how many frames: a test program has no other way in.
-const PEER_TEST: &str = "transport::ucx::tests::a_silent_peer_can_be_given_up";
+const PEER_TEST: &str = "tests::a_silent_peer_can_be_given_up";
 
 async fn peer_process(frames: &str) {
     let transport = transport().expect("the tests checked");

@@ -79,7 +79,7 @@ impl Loan {
     }
 
     /// Its bytes as a vector; a copy where they are not in one that nobody else holds on to.
-    pub(crate) fn into_bytes(self) -> Vec<u8> {
+    pub fn into_bytes(self) -> Vec<u8> {
         match Rc::try_unwrap(self.owner) {
             Ok(Owner::Bytes(bytes)) => bytes,
             Ok(owner) => owner.bytes()[..self.len].to_vec(),
@@ -104,13 +104,13 @@ impl Loan {
     }
 
     /// As long as this lives the bytes stay where they are, and are changed by nobody else.
-    pub(crate) fn hold(&self) -> Hold {
+    pub fn hold(&self) -> Hold {
         Hold { _owner: Rc::clone(&self.owner) as Rc<dyn Any> }
     }
 }
 
 /// See [`Loan::hold`].
-pub(crate) struct Hold {
+pub struct Hold {
     _owner: Rc<dyn Any>,
 }
 

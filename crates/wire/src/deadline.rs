@@ -63,18 +63,6 @@ pub const MEMBERS_POLL_MIN: Duration = Duration::from_millis(2);
 /// See [`MEMBERS_POLL_MIN`].
 pub const MEMBERS_POLL_MAX: Duration = Duration::from_millis(100);
 
-/// For the last frames of a peer that closed, which went another way than the news of it.
-pub const LAST_FRAMES_WAIT: Duration = Duration::from_secs(1);
-
-/// For the news of how a connection ended whose better way failed.
-pub const END_WAIT: Duration = Duration::from_millis(500);
-
-/// For UCX to let go of a buffer once its endpoint is closed by force: an operation within this process.
-pub const LET_GO_WAIT: Duration = Duration::from_secs(10);
-
-/// For what UCX still has on its way when its last connection ends; the thread waits.
-pub const WORKER_END_WAIT: Duration = Duration::from_millis(50);
-
 /// A TCP connection whose round trip is no longer than this has a short way
 /// ([`SEND_BUFFER_BYTES`](crate::limits::SEND_BUFFER_BYTES)).
 pub const SHORT_TRIP: Duration = Duration::from_micros(200);

@@ -24,20 +24,6 @@ pub const LOW_WATER_BYTES: usize = 256 << 10;
 /// (which takes up to twice as much memory). 512 KiB each 200 us are 2.6 GB/s.
 pub const SEND_BUFFER_BYTES: usize = 512 << 10;
 
-/// Frames of a connection over UCX that may wait for a receiver that does not read.
-pub const FRAMES_AHEAD_MAX: u64 = 32;
-
-/// Workers of UCX that a process makes: one, and one more after each time that a connection ended though both processes
-/// live. Later connections stay on TCP.
-pub const UCX_WORKERS_MAX: usize = 32;
-
-/// Memory that UCX may keep registered, which devices keep resident: a server's slots, and those slots of its
-/// processes' arenas whose bytes go to other nodes.
-pub const REGISTERED_BYTES_MAX: usize = 1 << 30;
-
-/// Payloads up to this travel with their message over UCX: a copy costs less than a rendezvous.
-pub const PAYLOAD_ALONG_MAX: usize = 4096;
-
 /// Calls of one kind (with or without payload) that may be unanswered at one peer.
 pub const CREDITS_PER_PEER: usize = 16;
 

@@ -34,12 +34,10 @@ pub mod memory;
 mod round_trip;
 mod stream;
 mod tcp;
-mod ucx;
 mod unix;
 
 pub use memory::MemoryTransport;
 pub use tcp::TcpTransport;
-pub use ucx::{NotLoaded, Registration, UcxError, UcxTransport, rdma_devices};
 pub use unix::UnixTransport;
 
 /// A future of this single-threaded side of the crate.
@@ -119,7 +117,7 @@ pub enum TransportError {
 
 impl TransportError {
     /// Of a buffer that a transport holds on to, since a future of its was forgotten.
-    pub(crate) fn still_in_use() -> Self {
+    pub fn still_in_use() -> Self {
         let source = io::Error::other("an earlier transfer was never ended");
         Self::Io { action: "receive a payload", source }
     }

@@ -11,9 +11,9 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use super::super::context::Context;
 use super::super::table::{Code, Handle, INVALID_PARAM, MemoryParams, Table, library};
 use super::*;
-use crate::Arena;
-use crate::arena::Slot;
-use crate::buffer::{BoxBuffer, Loan};
+use hayase_wire::Arena;
+use hayase_wire::arena::Slot;
+use hayase_wire::buffer::{BoxBuffer, Loan};
 
 const MIB: usize = 1 << 20;
 
@@ -277,7 +277,7 @@ async fn a_handle_that_is_refused_is_told_no_more() {
 #[test]
 fn registered_memory_is_bounded() {
     let Some(one) = transport() else { return };
-    let (slots, arenas) = (512, crate::limits::REGISTERED_BYTES_MAX / MIB / 512);
+    let (slots, arenas) = (512, super::super::limits::REGISTERED_BYTES_MAX / MIB / 512);
     let arena = || Region::new(Arena::create(slots).unwrap());
     let registered: Vec<_> = (0..arenas).map(|_| one.register(arena())).collect();
     assert_eq!((one.registered_bytes(), one.refusal()), (arenas * 512 * MIB, None));

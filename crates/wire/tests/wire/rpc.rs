@@ -9,11 +9,9 @@ use std::time::{Duration, Instant};
 use hayase_layout::ServerId;
 use hayase_wire::header::{FrameKind, Header};
 use hayase_wire::limits::CREDITS_PER_PEER;
-use hayase_wire::message::{Carrier, PeerState};
+use hayase_wire::message::PeerState;
 use hayase_wire::transport::memory::Direction;
-use hayase_wire::transport::{
-    MemoryTransport, TcpTransport, Transport, UcxError, UcxTransport, UnixTransport,
-};
+use hayase_wire::transport::{MemoryTransport, TcpTransport, Transport, UnixTransport};
 use hayase_wire::{
     Address, BoxBuffer, CallError, Connector, Credentials, PeerIdentity, PeerLink, Response,
     Secret, Service, serve_listener,
@@ -110,7 +108,6 @@ struct Pair {
     link: Rc<PeerLink>,
     service: Rc<Echo>,
     server: AbortHandle,
-    address: Address,
 }
 
 impl Drop for Pair {
@@ -134,8 +131,8 @@ async fn start_with(
     let service = Rc::new(Echo::default());
     let server =
         tokio::task::spawn_local(serve_listener(listener, theirs, service.clone())).abort_handle();
-    let link = PeerLink::new(Connector::new(transport, ours), SERVER, vec![address.clone()]);
-    Pair { link, service, server, address }
+    let link = PeerLink::new(Connector::new(transport, ours), SERVER, vec![address]);
+    Pair { link, service, server }
 }
 
 fn memory() -> Address {
@@ -177,58 +174,6 @@ fn calls_are_answered_over_every_transport() {
         let dir = tempfile::tempdir().unwrap();
         let path = Address::Unix(dir.path().join("s"));
         echo_works(&start(Rc::new(UnixTransport), path).await).await;
-    });
-}
-
-/// `None`, and says so, where the library is missing.
-#[expect(clippy::print_stderr, reason = "a skip has to be seen")]
-fn ucx(test: &str) -> Option<Rc<UcxTransport>> {
-    match UcxTransport::new(None, &["127.0.0.1".parse().unwrap()]) {
-        Ok(ucx) => Some(Rc::new(ucx)),
-        Err(error @ UcxError::NotLoaded(_)) => {
-            eprintln!("SKIP {test}: {error}; {}", error.help());
-            None
-        }
-        Err(error) => panic!("{error}"),
-    }
-}
-
-#[test]
-fn calls_are_answered_over_ucx_where_both_have_it() {
-    run(async {
-        let Some(ucx) = ucx("calls_are_answered_over_ucx_where_both_have_it") else { return };
-        let pair = start(ucx.clone(), any_port()).await;
-        echo_works(&pair).await;
-        assert_eq!(pair.link.status().over, Some(Carrier::Ucx));
-
-        let tcp = start(Rc::new(TcpTransport::new()), any_port()).await;
-        echo_works(&tcp).await;
-        assert_eq!(tcp.link.status().over, Some(Carrier::Stream));
-        let mixed = PeerLink::new(
-            Connector::new(ucx, credentials(0, 9)),
-            SERVER,
-            vec![tcp.address.clone()],
-        );
-        assert_eq!(mixed.call(b"abc".to_vec(), None, None, WAIT).await.unwrap().body, b"cba");
-        assert_eq!(mixed.status().over, Some(Carrier::Stream), "the server has none");
-    });
-}
-
-#[test]
-fn a_wrong_secret_is_refused_over_ucx() {
-    run(async {
-        let Some(ucx) = ucx("a_wrong_secret_is_refused_over_ucx") else { return };
-        let pair = start_with(ucx, any_port(), credentials(0, 8), credentials(1, 9)).await;
-        let began = Instant::now();
-        let wait = Duration::from_millis(300);
-        let error = pair.link.call(vec![], send(), into(), wait).await.unwrap_err();
-        let CallError::Unreachable { source: Some(source), buffers, .. } = error else {
-            panic!("{error:?}");
-        };
-        assert_eq!(source.to_string(), "the peer closed the connection during the handshake");
-        assert!(began.elapsed() < wait * 3 && buffers.sent.is_some() && buffers.into.is_some());
-        assert!(pair.service.seen.borrow().is_empty());
-        assert_eq!(pair.link.status().over, None);
     });
 }
 

@@ -12,7 +12,8 @@ use hayase_e2e::{
     Command, Data, Job, JobOptions, Suite, TestResult, eventually, expect_errno, note, skip,
 };
 use hayase_layout::ServerId;
-use hayase_wire::transport::{Address, UcxTransport};
+use hayase_ucx::UcxTransport;
+use hayase_wire::transport::Address;
 use hayase_wire::{CallError, Connector, Credentials, PeerIdentity, PeerLink, Secret, ServerKey};
 use rustix::process::{Pid, Signal, kill_process};
 

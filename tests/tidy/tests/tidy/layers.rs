@@ -5,9 +5,10 @@ use hayase_tidy::{Section, Tree, code_only, expect_none, has_word, path_dependen
 use crate::sources;
 
 /// Layers from the bottom, as ARCHITECTURE.md draws them. A crate uses lower layers, never a sibling.
-const LAYERS: [&[&str]; 5] = [
+const LAYERS: [&[&str]; 6] = [
     &["layout", "dynlib"],
     &["store", "wire", "tier", "container"],
+    &["ucx"],
     &["server", "client", "stage"],
     &["fuse", "mpi"],
     &["hayase"],
