@@ -109,8 +109,8 @@ pub(crate) fn name_the_need(error: &mut clap::Error, typed: impl Iterator<Item =
 }
 
 /// Values by the names that help texts have for them.
-const EXAMPLES: [(&str, &str); 5] =
-    [("N", "4"), ("SIZE", "300MiB"), ("SECONDS", "60"), ("DIR", "/scratch"), ("FILE", "run7.html")];
+const EXAMPLES: [(&str, &str); 4] =
+    [("N", "4"), ("SIZE", "64MiB"), ("SECONDS", "60"), ("DIR", "/scratch")];
 
 /// An option without its value: says what one looks like.
 pub(crate) fn name_a_value(error: &mut clap::Error) {
@@ -215,7 +215,7 @@ mod tests {
     #[test]
     fn an_option_without_its_value_has_an_example() {
         let said = refused("up --shared").to_string();
-        assert!(said.contains("tip: for example '--shared 300MiB'"), "{said}");
+        assert!(said.contains("tip: for example '--shared 64MiB'"), "{said}");
         assert!(!refused("up --shared x").to_string().contains("tip:"));
         assert!(!refused("up --fsync").to_string().contains("tip: for example"));
     }
