@@ -65,14 +65,16 @@ fn figure(name: &str, groups: &[(&str, Outcome)]) -> Option<String> {
 /// How many goals hold, and which do not.
 fn verdicts(groups: &[(&str, Outcome)]) -> String {
     let goals = groups.iter().flat_map(|(_, outcome)| &outcome.goals);
-    let judged: Vec<_> = goals.filter(|goal| goal.wanted != Wanted::Told).collect();
-    let (held, others): (Vec<_>, Vec<_>) =
-        judged.iter().partition(|goal| goal.verdict() == Verdict::Holds);
-    if others.is_empty() {
+    let judged: Vec<&Goal> = goals.filter(|goal| goal.wanted != Wanted::Told).collect();
+    let of = |is: fn(Verdict) -> bool| -> Vec<&Goal> {
+        judged.iter().copied().filter(|goal| is(goal.verdict())).collect()
+    };
+    let held = of(|verdict| verdict == Verdict::Holds);
+    let noisy = of(|verdict| verdict == Verdict::Noisy);
+    let missed = of(|verdict| !matches!(verdict, Verdict::Holds | Verdict::Noisy));
+    if held.len() == judged.len() {
         return format!("All {} goals hold.", held.len());
     }
-    let (noisy, missed): (Vec<_>, Vec<_>) =
-        others.into_iter().partition(|goal| goal.verdict() == Verdict::Noisy);
     let mut text = format!("{} of {} goals hold", held.len(), judged.len());
     for (what, goals) in [("missed", missed), ("too uneven to be judged", noisy)] {
         if !goals.is_empty() {
