@@ -10,9 +10,25 @@ mod peers;
 mod remote;
 mod small;
 
+use crate::report::summary::Summary;
 use crate::run::{Compared, Group};
 
-/// What a reader of the page must know first.
+/// The first paragraph of the page.
+pub(crate) const SUMMARY: Summary = Summary {
+    measured: "Bytes pass through a server, by its disk, its network and its memory; the rates and the CPU \
+               are compared with fio, with a bare TCP loop, with GlusterFS and gfarm2fs.",
+    found: &[
+        "a server reads from its disk at {server to disk, read, of fio with registered buffers} and writes \
+         at {server to disk, write, of fio with registered buffers} of the rate of fio",
+        "four programs on another node read at {remote read by 4 programs, of a bare loop} and write at \
+         {remote write by 4 programs, of a bare loop} of the rate of the loop, one program writes at \
+         {Files of another node|write, 1 programs|ratio}",
+        "writes of 4 KiB to another node are {4 KiB write, another node's file, of the rate when each is \
+         sent} times as fast when they are gathered (`up --gather`)",
+    ],
+};
+
+/// How it was measured.
 pub(crate) const INTRO: &str = "\
 Written by `./bench.sh dataplane --write-docs`.
 Simulated nodes on one machine; the disk of each is an XFS image on a loop device with direct I/O.

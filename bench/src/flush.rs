@@ -7,9 +7,26 @@ mod slow_tier;
 mod small;
 mod through;
 
+use crate::report::summary::Summary;
 use crate::run::{Compared, Group};
 
-/// What a reader of the page must know first.
+/// The first paragraph of the page.
+pub(crate) const SUMMARY: Summary = Summary {
+    measured: "A program writes into `cache` in front of a disk of limited speed, and reads files of a \
+               distant tier for the first time; the rates are compared with `shared`, with the limit of \
+               that disk, with cp and rclone.",
+    found: &[
+        "writing into `cache` reaches {write in cache, of the same in shared} of the rate of `shared`, the \
+         flush {drain, of what the tier's disk may do} of what the disk of the tier may do, reading from \
+         the tier {read from the tier, of what the tier's disk may do}",
+        "the first read of small files takes {first read of small files, time of that of the best parallel \
+         copy tool} of the time of the best copy tool",
+        "a computation takes {computation during a flush, time of that without one} times as long during a \
+         flush",
+    ],
+};
+
+/// How it was measured.
 pub(crate) const INTRO: &str = "\
 Written by `./bench.sh flush --write-docs`.
 The tier of the first group is an ext4 file system on a loop device of its own, mounted `sync`; a control group limits what \

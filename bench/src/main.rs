@@ -102,20 +102,42 @@ enum Verb {
 
 fn main() -> ExitCode {
     let result = match Arguments::parse().verb {
-        Verb::Foundation(arguments) => {
-            run::run("foundation", foundation::INTRO, foundation::GROUPS, &arguments)
+        Verb::Foundation(arguments) => run::run(
+            "foundation",
+            &foundation::SUMMARY,
+            foundation::INTRO,
+            foundation::GROUPS,
+            &arguments,
+        ),
+        Verb::Nodes(arguments) => {
+            run::run("nodes", &nodes::SUMMARY, nodes::INTRO, nodes::GROUPS, &arguments)
         }
-        Verb::Nodes(arguments) => run::run("nodes", nodes::INTRO, nodes::GROUPS, &arguments),
-        Verb::Mpiio(arguments) => run::run("mpiio", mpiio::INTRO, mpiio::GROUPS, &arguments),
-        Verb::MpiioNodes(arguments) => {
-            run::run("mpiio-nodes", mpiio::NODES_INTRO, mpiio::NODES_GROUPS, &arguments)
+        Verb::Mpiio(arguments) => {
+            run::run("mpiio", &mpiio::SUMMARY, mpiio::INTRO, mpiio::GROUPS, &arguments)
         }
-        Verb::Stage(arguments) => run::run("stage", stage::INTRO, stage::GROUPS, &arguments),
-        Verb::Flush(arguments) => run::run("flush", flush::INTRO, flush::GROUPS, &arguments),
-        Verb::Dataplane(arguments) => {
-            run::run("dataplane", dataplane::INTRO, dataplane::GROUPS, &arguments)
+        Verb::MpiioNodes(arguments) => run::run(
+            "mpiio-nodes",
+            &mpiio::NODES_SUMMARY,
+            mpiio::NODES_INTRO,
+            mpiio::NODES_GROUPS,
+            &arguments,
+        ),
+        Verb::Stage(arguments) => {
+            run::run("stage", &stage::SUMMARY, stage::INTRO, stage::GROUPS, &arguments)
         }
-        Verb::Gfarm(arguments) => run::run("gfarm", gfarm::INTRO, gfarm::GROUPS, &arguments),
+        Verb::Flush(arguments) => {
+            run::run("flush", &flush::SUMMARY, flush::INTRO, flush::GROUPS, &arguments)
+        }
+        Verb::Dataplane(arguments) => run::run(
+            "dataplane",
+            &dataplane::SUMMARY,
+            dataplane::INTRO,
+            dataplane::GROUPS,
+            &arguments,
+        ),
+        Verb::Gfarm(arguments) => {
+            run::run("gfarm", &gfarm::SUMMARY, gfarm::INTRO, gfarm::GROUPS, &arguments)
+        }
         Verb::Worker => workloads::serve().map(|()| true),
         Verb::MinimalDaemon { source, mount_point } => {
             minimal_daemon::serve(&source, &mount_point).map(|()| true)

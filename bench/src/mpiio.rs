@@ -15,9 +15,25 @@ mod regions;
 mod rereading;
 mod views;
 
+use crate::report::summary::Summary;
 use crate::run::{Compared, Group};
 
-/// What a reader of the page must know first.
+/// The first paragraph of the page.
+pub(crate) const SUMMARY: Summary = Summary {
+    measured: "Processes of one MPI program write and read one file (N-1) on one machine, with Hayase's \
+               library, with MPICH and Open MPI alone, and with a file for each process (N-N).",
+    found: &[
+        "four processes of MPICH write nested sub-arrays at {MPICH x4 nested sub-arrays, collective, \
+         write: of N-N} and read blocks of 47008 B at {MPICH x4 47008 B blocks, independent, read: of N-N} \
+         of the rate of N-N; the sub-arrays are written {MPICH x4 nested sub-arrays, collective, write: of \
+         the best stock setting} times as fast as by MPICH alone",
+        "weaker with cold caches: two processes read what four wrote at {BT-IO W read by 2, cold: of \
+         stock} of the rate of a plain file, and an export of nested sub-arrays reaches {export, nested \
+         sub-arrays, cold: of cp} of the rate of cp",
+    ],
+};
+
+/// How it was measured.
 pub(crate) const INTRO: &str = "\
 Written by `./bench.sh mpiio --write-docs`.
 One MPI program, run with and without Hayase's library, on one machine, in directories of one local disk:
@@ -83,7 +99,24 @@ pub(crate) const GROUPS: &[Group] = &[
     },
 ];
 
-/// The same for the page of several nodes.
+/// The first paragraph of the page of several nodes.
+pub(crate) const NODES_SUMMARY: Summary = Summary {
+    measured: "Processes on one to seven simulated nodes, with disks and links of limited speed, write and \
+               read one file (N-1) in `shared`, with Hayase's library, with the MPI alone on a striped \
+               file, and with a file for each process (N-N).",
+    found: &[
+        "on 7 nodes IOR writes at {figure 8, IOR write on 7 nodes: of N-N} and reads back at {figure 8, \
+         IOR read back on 7 nodes: of N-N} of the rate of N-N, BT-IO writes at {figure 11, BT-IO written \
+         on 7 nodes, large: of N-N}",
+        "regions of 8 bytes (HPIO) are the weak side: {HPIO, regions by size (MiB/s)|8|hayase} MiB/s, \
+         {HPIO, regions by size (MiB/s)|8|N-N} with N-N, {HPIO, regions by size (MiB/s)|8|striping} on the \
+         striped file",
+        "one process writes {IOR, write (MiB/s)|1|hayase} MiB/s, and {IOR, write (MiB/s)|1|striping} on \
+         the striped file, which uses the disks of all nodes",
+    ],
+};
+
+/// How that was measured.
 pub(crate) const NODES_INTRO: &str = "\
 Written by `./bench.sh mpiio-nodes --write-docs`.
 Files of MPI programs in `shared` of jobs of simulated nodes, read through mounts, and the figures 8, 9, 11 and 12 of the \

@@ -7,9 +7,25 @@ mod rest;
 mod restart;
 mod start;
 
+use crate::report::summary::Summary;
 use crate::run::{Compared, Group};
 
-/// What a reader of the page must know first.
+/// The first paragraph of the page.
+pub(crate) const SUMMARY: Summary = Summary {
+    measured: "Jobs of up to 64 servers on one machine start, lose nodes and servers, pass locks between \
+               nodes, make names through one to eight servers, and rest.",
+    found: &[
+        "64 servers are up after {up of 64 servers, the slowest}, the lock of a killed node is another's \
+         after {from kill -9 of a node to its lock in another's hands, median}, a killed server with \
+         100,000 files answers again after {from kill -9 of a server with 100,000 files to its first \
+         answer}",
+        "a lock passes between two nodes in {contended hand-over between two nodes}",
+        "a name costs more CPU with more servers, at most {CPU per create through 1, 2, 4, 8 servers, \
+         largest over smallest} times for a create",
+    ],
+};
+
+/// How it was measured.
 pub(crate) const INTRO: &str = "\
 Written by `./bench.sh nodes --write-docs`.
 All nodes are simulated on one machine, so they share its processors, its memory and one disk.

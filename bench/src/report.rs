@@ -9,6 +9,7 @@ pub(crate) mod page;
 pub(crate) mod plot;
 pub(crate) mod raw;
 pub(crate) mod subjects;
+pub(crate) mod summary;
 pub(crate) mod table;
 
 use crate::sample::Sample;

@@ -9,6 +9,7 @@ use crate::bench::{Bench, Manner};
 use crate::build::Build;
 use crate::report::conditions::Conditions;
 use crate::report::goal::Goal;
+use crate::report::summary::Summary;
 use crate::report::{Outcome, output, page, raw, subjects};
 
 /// Measurements that share their conditions and are repeated together.
@@ -94,6 +95,7 @@ impl RunArguments {
 /// Runs all groups; true when all goals hold.
 pub(crate) fn run(
     name: &str,
+    summary: &Summary,
     intro: &str,
     groups: &[Group],
     arguments: &RunArguments,
@@ -109,7 +111,7 @@ pub(crate) fn run(
     let mut conditions = Conditions::now(&storage, arguments.quick, before.as_ref());
     let outcomes = measure(&storage, groups, arguments, before)?;
     conditions.end();
-    report(&name, intro, &conditions, &outcomes, arguments.write_docs)?;
+    report(&name, summary, intro, &conditions, &outcomes, arguments.write_docs)?;
     let goals: Vec<&Goal> = outcomes.iter().flat_map(|(_, outcome)| &outcome.goals).collect();
     for goal in &goals {
         output::line(&goal.to_string());
@@ -144,6 +146,7 @@ fn measure<'a>(
 /// The conditions, where the samples are, and the page.
 fn report(
     name: &str,
+    summary: &Summary,
     intro: &str,
     conditions: &Conditions,
     outcomes: &[(&str, Outcome)],
@@ -155,7 +158,8 @@ fn report(
     let path = raw::write(name, conditions, outcomes).context("keep the raw samples")?;
     output::line(&format!("raw samples: {}", path.display()));
     if write_docs {
-        let path = page::write(name, intro, conditions, outcomes).context("write the page")?;
+        let path =
+            page::write(name, summary, intro, conditions, outcomes).context("write the page")?;
         output::line(&format!("page: {}", path.display()));
     }
     Ok(())

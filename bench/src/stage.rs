@@ -22,9 +22,26 @@ mod tools;
 mod tuning;
 mod unpacking;
 
+use crate::report::summary::Summary;
 use crate::run::{Compared, Group};
 
-/// What a reader of the page must know first.
+/// The first paragraph of the page.
+pub(crate) const SUMMARY: Summary = Summary {
+    measured: "Trees of small, medium and large files are copied between memory and S3 servers (one in \
+               memory, and a Ceph gateway) by `hayase stage`, and by rclone, aws and s3cmd where these are \
+               there.",
+    found: &[
+        "files of 16 KiB come down {16 KiB files down, loose, of rclone's loose} and go up {16 KiB files \
+         up, loose, of rclone's loose} times as fast as with rclone, files of 1 MiB {1 MiB files down, \
+         loose, of rclone's loose} and {1 MiB files up, loose, of rclone's loose} times",
+        "packs of files of 16 KiB come down from Ceph {16 KiB files on Ceph down, packed, of rclone's \
+         loose} times as fast as rclone's loose files",
+        "large files that can only be compared by MD5 come down at {4 x 512 MiB files|down, loose, by \
+         MD5s|of rclone} of rclone's rate",
+    ],
+};
+
+/// How it was measured.
 pub(crate) const INTRO: &str = "\
 Written by `./bench.sh stage --write-docs`.
 The S3 server is `s3s` with objects in memory, on two threads of the bench's own process; it shares the machine with

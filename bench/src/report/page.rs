@@ -8,6 +8,7 @@ use anyhow::Context;
 use super::Outcome;
 use super::conditions::Conditions;
 use super::subjects::crates_of;
+use super::summary::Summary;
 use super::table::cell_text;
 
 /// Below the root of the sources.
@@ -16,6 +17,7 @@ const DIRECTORY: &str = "docs/results";
 /// Writes the page; its path.
 pub(crate) fn write(
     name: &str,
+    summary: &Summary,
     intro: &str,
     conditions: &Conditions,
     groups: &[(&str, Outcome)],
@@ -28,13 +30,19 @@ pub(crate) fn write(
         std::fs::write(&path, plot.to_svg())
             .with_context(|| format!("write {}", path.display()))?;
     }
-    std::fs::write(&path, text(name, intro, conditions, groups))
+    std::fs::write(&path, text(name, summary, intro, conditions, groups))
         .with_context(|| format!("write {}", path.display()))?;
     Ok(path)
 }
 
-fn text(name: &str, intro: &str, conditions: &Conditions, groups: &[(&str, Outcome)]) -> String {
-    let mut text = head(name, conditions);
+fn text(
+    name: &str,
+    summary: &Summary,
+    intro: &str,
+    conditions: &Conditions,
+    groups: &[(&str, Outcome)],
+) -> String {
+    let mut text = head(name, &summary.text(groups), conditions);
     let _ = write!(text, "\n{intro}\n\n## Goals\n\n");
     text += "| goal | figure | wanted | A against A | verdict |\n|---|---:|---:|---:|---|\n";
     for goal in groups.iter().flat_map(|(_, outcome)| &outcome.goals) {
@@ -68,10 +76,10 @@ fn text(name: &str, intro: &str, conditions: &Conditions, groups: &[(&str, Outco
     text
 }
 
-/// The heading, and the lines that tidy reads: when many commits have changed what a page speaks of, it is old.
-fn head(name: &str, conditions: &Conditions) -> String {
+/// The heading, the summary, and the lines that tidy reads: when many commits have changed what a page speaks of, it is old.
+fn head(name: &str, summary: &str, conditions: &Conditions) -> String {
     let quick = if conditions.quick { " (quick run)" } else { "" };
-    let mut head = format!("# Results: {name}{quick}\n\n");
+    let mut head = format!("# Results: {name}{quick}\n\n{summary}\n\n");
     let _ = writeln!(head, "Measured commit: `{}`\n", commit_in(&conditions.commit));
     if let Some(before) = &conditions.before {
         let _ = writeln!(head, "Compared with commit: `{}`\n", commit_in(before));
@@ -105,15 +113,19 @@ mod tests {
         };
         let mut conditions = Conditions::now(Path::new("/tmp"), true, None);
         conditions.commit = "0123456789ab + changes".to_owned();
-        let page = text("foundation", "Intro.", &conditions, &[("Remote files", outcome)]);
-        let head = "# Results: foundation (quick run)\n\nMeasured commit: `0123456789ab`\n\n\
+        let summary = Summary { measured: "Files are read.", found: &[] };
+        let page =
+            text("foundation", &summary, "Intro.", &conditions, &[("Remote files", outcome)]);
+        let head = "# Results: foundation (quick run)\n\nFiles are read.\n\
+                    0 of 1 goals hold; missed: remote read (0.40, wanted at least 0.50).\n\n\
+                    Measured commit: `0123456789ab`\n\n\
                     Measured crates: `crates/client`, `crates/fuse`,";
         assert!(page.starts_with(head), "{page}");
         assert!(page.contains("| remote read | 0.40 | at least 0.50 | 1.01 | short |"), "{page}");
         assert!(page.contains("## Remote files\n\nBlocks of 1 MiB.\n\n**Remote**"), "{page}");
         assert!(page.contains("- kernel: Linux"), "{page}");
         conditions.before = Some("ba9876543210 in /there/hayase".to_owned());
-        let page = text("foundation-against", "Intro.", &conditions, &[]);
+        let page = text("foundation-against", &summary, "Intro.", &conditions, &[]);
         assert!(page.contains("\nCompared with commit: `ba9876543210`\n"), "{page}");
         assert!(page.contains("- compared with: ba9876543210 in /there/hayase"), "{page}");
         assert_eq!(commit_in("hayase 0.1.0 in /there/hayase"), "unknown");

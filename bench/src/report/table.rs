@@ -27,6 +27,13 @@ impl Table {
         self.rows.push(cells);
     }
 
+    /// In the row that begins with `row`, below `column`.
+    pub(crate) fn cell(&self, row: &str, column: &str) -> Option<&str> {
+        let column = self.head.iter().position(|cell| cell == column)?;
+        let row = self.rows.iter().find(|cells| cells.first().is_some_and(|cell| cell == row))?;
+        row.get(column).map(String::as_str)
+    }
+
     /// Lined up in columns: the first to the left, figures to the right.
     pub(crate) fn to_text(&self) -> String {
         let rows = || std::iter::once(&self.head).chain(&self.rows);

@@ -1,6 +1,14 @@
-//! Every bound and time of this crate in one table.
+//! Every bound of this crate in one table.
+//!
+//! Here: counts, bytes, and the durations that only this process knows. Not here: those that are ordered against another
+//! process or node ([`hayase_wire::times`]), which are only named here.
 
 use std::time::Duration;
+
+pub use hayase_wire::times::{
+    ATTR_LEASE, ATTR_TTL, CALL_WAIT, DROP_WAIT, GATHER_RECALL_WAIT, MAPPING_LOOK,
+    NAME_FORGET_WAIT as NAME_WAIT, NAME_TOLD, RESTART_WAIT,
+};
 
 /// Connections of one process to its node's server.
 pub const CHANNELS_MAX: usize = 96;
@@ -30,14 +38,6 @@ pub const CLOSE_BATCH_MAX: usize = 64;
 /// What is due within this time is closed together, by one wake-up and one message.
 pub const CLOSE_BATCH_WAIT: Duration = Duration::from_millis(20);
 
-/// Attributes are trusted so long after they were asked for, and the kernel may keep what it got at
-/// the last moment for [`ATTR_TTL`] more. So long the home is asked whether it lives, so it costs
-/// wake-ups of a node that does nothing any more.
-pub const ATTR_LEASE: Duration = Duration::from_secs(4);
-
-/// How long the kernel keeps granted attributes without asking.
-pub const ATTR_TTL: Duration = Duration::from_secs(1);
-
 /// After this node changed a directory's entries, its own clock tells the directory's times so
 /// long: the home hears of the change only with the next batch.
 pub const TOUCH_ESTIMATE: Duration = Duration::from_secs(1);
@@ -47,10 +47,6 @@ pub const ATTRIBUTES_MAX: usize = 131_072;
 
 /// Names that this mount made in directories of its own, kept to know which are not there.
 pub const NAMES_MADE_MAX: usize = 65_536;
-
-/// How long the kernel may know a name that it was told: it keeps it for a second, and gets the answer
-/// a little later.
-pub const NAME_TOLD: Duration = Duration::from_secs(2);
 
 /// Pieces of the inode table, each under its own lock.
 pub const SHARDS: usize = 64;
@@ -63,19 +59,6 @@ pub const STAMPS_PER_SHARD: usize = 64;
 /// answer may have to wait for a processor before it takes it.
 pub const ANSWERS_CROSS: Duration = Duration::from_millis(200);
 
-/// How often pages of files that others may write are looked at, for the sake of mappings: pages that nobody has
-/// validated for this long are dropped, so that a mapping shows nothing older than twice this.
-pub const MAPPING_LOOK: Duration = Duration::from_millis(500);
-
-/// A name's invalidation is acknowledged after this, done or not; at once in a directory in which
-/// the kernel is changing names itself.
-pub const NAME_WAIT: Duration = Duration::from_millis(50);
-
-/// Pages of files that are written here are waited for so long until the kernel has dropped them, after their home was
-/// started anew: they may be locked by a write that waits for that home, which waits for our answer. By then reads ask
-/// the home first. Well below the time for which that home waits (`GRACE`, 3 s).
-pub const DROP_WAIT: Duration = Duration::from_secs(1);
-
 /// Processes of this node that may wait for locks at once; beyond it ENOLCK.
 pub const LOCK_WAITERS_MAX: usize = 65_536;
 
@@ -84,9 +67,6 @@ pub const SIGNAL_LOOK: Duration = Duration::from_secs(1);
 
 /// Bytes of names asked for at once when listing a directory.
 pub const LISTING_BYTES: u32 = 64 << 10;
-
-/// A server that ended is waited for so long: it is started anew. Then calls end with EIO.
-pub const RESTART_WAIT: Duration = Duration::from_secs(15);
 
 /// Before a connection to a server that ended is tried again.
 pub const RESTART_PAUSE: Duration = Duration::from_millis(20);
@@ -99,9 +79,6 @@ pub const CALLBACKS: usize = 4;
 
 /// For the server to accept a connection.
 pub const CONNECT_WAIT: Duration = Duration::from_secs(5);
-
-/// For an answer; longer than any deadline that the server keeps (an fsync: 60 s).
-pub const CALL_WAIT: Duration = Duration::from_secs(120);
 
 /// What others published in a container that is mounted is looked for at most so often.
 pub const PUBLICATION_LOOK: Duration = Duration::from_millis(250);
@@ -133,10 +110,7 @@ pub const GATHER_WAIT: Duration = Duration::from_secs(1);
 /// What the home did not take is kept, and tried again each [`GATHER_WAIT`], for so long; then it is lost.
 pub const GATHER_KEEP: Duration = Duration::from_secs(30);
 
-/// What is recalled is tried for so long to be handed on, and what there is when the mount ends.
-pub const GATHER_RECALL_WAIT: Duration = Duration::from_secs(2);
-
-/// Meanwhile it is tried again so often.
+/// Between two tries to send what is recalled, for [`GATHER_RECALL_WAIT`].
 pub const GATHER_RECALL_PAUSE: Duration = Duration::from_millis(200);
 
 /// The answer to a recall waits so long for what was gathered: some ten times what handing on takes, so that the few

@@ -1,8 +1,10 @@
-//! Every bound and time of this crate in one table.
-
-use std::time::Duration;
+//! Every bound of this crate in one table.
+//!
+//! Not here: how long the kernel keeps what it learned ([`hayase_wire::times`]), which is only named here.
 
 use hayase_layout::ByteCount;
+
+pub use hayase_wire::times::{LISTING_FRESH, NAME_TTL};
 
 /// Threads that take requests from the kernel, unless the settings say otherwise: as many as cores,
 /// within these. With more of them, each request wakes another one, whose core is cold.
@@ -41,17 +43,11 @@ pub const REQUEST_BYTES: ByteCount = ByteCount::mib(1);
 /// The same of kernels that know no larger ones.
 pub const SMALL_REQUEST_BYTES: ByteCount = ByteCount::kib(128);
 
-/// How long the kernel keeps a name.
-pub const NAME_TTL: Duration = Duration::from_secs(1);
-
 /// Longest name.
 pub const NAME_BYTES_MAX: usize = 255;
 
 /// Longest target of a symbolic link.
 pub const TARGET_BYTES_MAX: usize = 4095;
-
-/// Names of a listing that were fetched at once and not asked for yet are as good as new so long.
-pub const LISTING_FRESH: Duration = Duration::from_millis(50);
 
 /// Pieces of each table, each under its own lock.
 pub const SHARDS: usize = 64;

@@ -80,7 +80,7 @@ impl std::str::FromStr for KernelProfile {
             "6.1" => Ok(Self::V6_1),
             "6.6" => Ok(Self::V6_6),
             "6.9" => Ok(Self::V6_9),
-            _ => Err(format!("`{text}` is none of native, 4.18, 6.1, 6.6, 6.9")),
+            _ => Err("expected native, 4.18, 6.1, 6.6 or 6.9".to_owned()),
         }
     }
 }

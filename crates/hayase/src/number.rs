@@ -12,10 +12,23 @@ where
         let number = number.and_then(|number| N::try_from(number).ok());
         let (first, last) = (range.start(), range.end());
         number.ok_or_else(|| match *last >= u64::from(u32::MAX) {
-            true => format!("expected a number of at least {first}"),
+            true if *first == 0 => "expected a whole number, for example 100".to_owned(),
+            true => {
+                format!("expected a number of at least {first}, for example {}", first.max(&10))
+            }
             false => format!("expected a number from {first} to {last}"),
         })
     }
+}
+
+/// A number of nodes, or 0 for all of them.
+pub(crate) fn nodes_or_all(text: &str) -> Result<u16, String> {
+    text.parse().map_err(|_| "expected a number of nodes, for example 4, or 0 for all".to_owned())
+}
+
+/// A node of a job.
+pub(crate) fn node(text: &str) -> Result<u16, String> {
+    text.parse().map_err(|_| "expected the number of a node, counted from 0".to_owned())
 }
 
 /// A parser for an option of seconds.
@@ -42,8 +55,11 @@ mod tests {
         assert!(within::<u8>(1..=u64::MAX)("256").is_err());
         assert_eq!(
             within::<u64>(1..=u64::MAX)("0"),
-            Err("expected a number of at least 1".to_owned())
+            Err("expected a number of at least 1, for example 10".to_owned())
         );
+        assert!(within::<u64>(0..=u64::MAX)("x").unwrap_err().contains("for example 100"));
+        assert_eq!((nodes_or_all("0"), node("7")), (Ok(0), Ok(7)));
+        assert!(nodes_or_all("x").is_err() && node("-1").is_err());
         assert_eq!(seconds(0)("0"), Ok(0));
         assert!(seconds(1)("0").unwrap_err().contains("seconds from 1, for example 60"));
     }

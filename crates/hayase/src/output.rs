@@ -29,8 +29,11 @@ pub(crate) use progress::{Progress, Stand};
 
 /// Arguments that can not be meant, or a wish for help. Errors are JSON where that was asked for, as far as can be
 /// known of arguments that were not understood.
-pub(crate) fn wrong_usage(mut error: clap::Error) -> ExitCode {
+pub(crate) fn wrong_usage(error: clap::Error, command: clap::Command) -> ExitCode {
+    let mut error = hint::negative_value(error, command, std::env::args_os());
     hint::name_the_job(&mut error);
+    hint::name_the_need(&mut error, arguments::words());
+    hint::name_a_value(&mut error);
     if error.use_stderr() && arguments::words_ask_for_json() {
         let _ = writeln!(io::stderr(), "{}", json::wrong_usage(&error.to_string()));
     } else {

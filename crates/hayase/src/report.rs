@@ -1,12 +1,14 @@
 //! The page of a job: what it was, what its nodes moved, and what of it is not in the tier.
 //!
 //! Here: what is told, gathered from servers, supervisors and ledgers. Rooms: [`page`] (HTML), [`plot`]
-//! (pictures, SVG), [`escape`] (text in both), [`series`] (what is drawn, from what servers remember).
+//! (pictures, SVG), [`escape`] (text in both), [`series`] (what is drawn, from what servers remember), [`rates`] (how fast
+//! bytes moved).
 //! The page is one file without anything from elsewhere, so it can be kept beside the job's results.
 
 mod escape;
 mod page;
 mod plot;
+mod rates;
 mod series;
 
 use std::path::Path;

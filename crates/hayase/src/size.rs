@@ -12,7 +12,7 @@ pub(crate) enum SizeError {
     NoNumber,
     /// Letters that are no unit.
     #[error(
-        "unknown unit `{unit}`: use KiB, MiB, GiB or TiB (or K, M, G, T) for powers of 1024, KB ... TB for powers of 1000"
+        "unknown unit `{unit}`: use KiB, MiB, GiB or TiB (or K, M, G, T) for powers of 1024, KB ... TB for powers of 1000; for example 64MiB"
     )]
     NoUnit {
         /// What stood after the number.

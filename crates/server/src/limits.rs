@@ -1,107 +1,35 @@
 //! Every bound of the server, in one table.
+//!
+//! Here: counts, bytes, and the durations that only this server knows. Not here: those that are ordered against another
+//! process or node ([`hayase_wire::times`]), which are only named here.
 
 use std::time::Duration;
 
-/// After a restart: how long those who hold something here have to say so, before others get it. As
-/// long as a recall is waited for: who was cut off just before this server ended still uses for up to
-/// [`HOME_SILENCE`] and a look what the former life had granted.
-pub(crate) const GRACE: Duration = RECALL_DEADLINE;
-
-/// Who asks for a lock while somebody may hold one that has not told so waits so long, then `EIO`.
-pub(crate) const LOCKS_KNOWN_WAIT: Duration = Duration::from_secs(4);
+pub(crate) use hayase_wire::times::{
+    ATTR_GRANT, BEAT, BEAT_DEADLINE, BESIDE_KEPT, CACHE_HOLD, CALL_DEADLINE, FETCH_WAIT,
+    FLATTEN_WAIT, GRACE, HAND_OVER_WAIT, HOME_IN_USE, HOME_SILENCE, INTENT_AGE, INVAL_NAME_WAIT,
+    LOCKS_KNOWN_WAIT, LOOK, NAME_GRANT, NAME_HELD_WAIT as NAME_WAIT, OPEN_DEADLINE, PROBES_MAX,
+    RECALL_AGAIN, RECALL_DEADLINE, RENAME_HOLD, REPEATED_MAX, REST, REST_OF_EACH, SILENCE,
+    SPREAD_WAIT, STALL, STALL_RESTS, STARTING_MAX, SYNC_DEADLINE, TAKEN_WAIT, UNREACHABLE,
+    WRITE_WAIT,
+};
 
 /// Of the paths in one list of lost files.
 pub(crate) const LOST_PATHS_BYTES_MAX: usize = 128 << 10;
-
-/// A server tells server 0 so often that it lives, while something is not settled.
-pub(crate) const BEAT: Duration = Duration::from_secs(1);
-
-/// The same while nothing happens: at least this, and this for each server of the job, so that server 0
-/// hears 33 beats each second at most. Their connections tell earlier who is gone.
-pub(crate) const REST: Duration = Duration::from_secs(5);
-pub(crate) const REST_OF_EACH: Duration = Duration::from_millis(30);
-
-/// Every node looks so often at the homes that it uses.
-pub(crate) const LOOK: Duration = Duration::from_millis(500);
-
-/// For server 0 to answer a beat, or for others to take what it declares.
-pub(crate) const BEAT_DEADLINE: Duration = Duration::from_secs(1);
 
 /// Who does not take what server 0 tells is told again after [`BEAT`], then after twice as long each
 /// time, this at most; at once when it beats.
 pub(crate) const TELL_PAUSE_MAX: Duration = Duration::from_secs(30);
 
-/// Whose connection ended and who did not beat over another one for so long is declared lost. Longer
-/// than a supervisor takes to start a server again (but for one that ended many times lately); a machine that is gone ends its connections 2 s
-/// after its last sign of life, which count ([`hayase_wire::deadline::PEER_LOSS_WAIT`]).
-pub(crate) const SILENCE: Duration = Duration::from_millis(2200);
-
-/// A server that is connected, or answers a handshake, may only be slow: it is declared lost when it did not beat for this
-/// many pauses between beats, and at least for so long. So 20 s after its last beat, or, in a job of more than 166
-/// servers, 0.12 s for each of them.
-pub(crate) const STALL_RESTS: u32 = 4;
-pub(crate) const STALL: Duration = Duration::from_secs(20);
-const _: () = assert!(STALL.as_millis() == STALL_RESTS as u128 * REST.as_millis());
-const _: () =
-    assert!(STALL_RESTS as u128 * REST_OF_EACH.as_millis() == 120, "the manuals say 0.12 s");
-
-/// A server that opens its storage for longer than this no longer counts as starting. Requests to it wait meanwhile; a
-/// client waits for 120 s.
-pub(crate) const STARTING_MAX: Duration = Duration::from_secs(60);
-
-/// A server that can not be connected to for so long gets no more time from calls that allow more:
-/// longer than a restart takes.
-pub(crate) const UNREACHABLE: Duration = Duration::from_secs(8);
-
-/// A home that was not heard of for so long may take this node for lost soon: nothing that it granted
-/// is used any more. Shorter than [`RECALL_DEADLINE`] by what giving back may take.
-pub(crate) const HOME_SILENCE: Duration = Duration::from_secs(2);
-
-/// A home that was asked something within this is asked whether it lives: longer than what it granted
-/// lasts (`ATTR_LEASE` and `ATTR_TTL` of the client), by a second.
-pub(crate) const HOME_IN_USE: Duration = Duration::from_secs(6);
-
 /// A process that was connected before has this long to say what it holds; then it is served as if
 /// it held nothing.
 pub(crate) const TELL_WAIT: Duration = Duration::from_secs(5);
 
-/// How long a request to another server may take before the caller gets `EIO`.
-pub(crate) const CALL_DEADLINE: Duration = Duration::from_secs(5);
-
-// A server that is back is asked for again within a call: after a pause, and a try of its addresses.
-const _: () = assert!(
-    hayase_wire::deadline::RELAY_PAUSE.as_millis() * 3 < CALL_DEADLINE.as_millis(),
-    "a call outlives the memory of a refusal"
-);
-
-/// After a program has closed what it wrote, mounts of its node are granted nothing of it for so long:
-/// what they asked for meanwhile is answered by then.
-pub(crate) const BESIDE_KEPT: Duration = CALL_DEADLINE;
-
 /// Files that programs wrote are swept for those that are over whenever this many more are known.
 pub(crate) const BESIDE_SWEEP_STEP: usize = 1024;
 
-/// The same for a request that waits for recalls on third nodes.
-pub(crate) const OPEN_DEADLINE: Duration = Duration::from_secs(10);
-
-/// The same for fsync, which waits for disks.
-pub(crate) const SYNC_DEADLINE: Duration = Duration::from_secs(60);
-
-/// A node that does not answer a recall for this long has lost its session.
-pub(crate) const RECALL_DEADLINE: Duration = Duration::from_secs(3);
-
-/// A mount whose gathered bytes are on their way is asked again after this whether they are there.
-pub(crate) const RECALL_AGAIN: Duration = Duration::from_millis(20);
-
-/// A removed name is acknowledged by the nodes that know it within this, or left to its TTL of 1 s.
-/// Longer than a node takes to find out that its kernel is busy in that directory.
-pub(crate) const INVAL_NAME_WAIT: Duration = Duration::from_millis(80);
-
 /// A file that a rename replaced may still be opened by who looked its name up just before.
 pub(crate) const REPLACED_GRACE: Duration = Duration::from_millis(200);
-
-/// Whoever carries an operation over several servers out has finished, or given up, after this.
-pub(crate) const INTENT_AGE: Duration = Duration::from_secs(15);
 
 /// Entries of access control lists in the attributes of several inodes that one message carries: 7 bytes each, next to
 /// some 100 for the rest of an inode ([`hayase_wire::limits::BODY_BYTES_MAX`]).
@@ -144,12 +72,6 @@ pub(crate) const LINKS_LEFT_MAX: usize = 512;
 /// Intents in one message that says that they are done.
 pub(crate) const INTENTS_AT_ONCE: usize = 1024;
 
-/// How long a node that looked a name up is told of its end.
-pub(crate) const NAME_GRANT: Duration = Duration::from_secs(2);
-
-/// ATTR is forgotten here after this long; the node stops using it after 5 s.
-pub(crate) const ATTR_GRANT: Duration = Duration::from_secs(10);
-
 /// Homes are swept for forgotten grants whenever this many more are in memory.
 pub(crate) const HOMES_SWEEP_STEP: usize = 4096;
 
@@ -168,13 +90,6 @@ pub(crate) const SPREAD_KNOWN_MAX: usize = 65_536;
 /// Directories of this home that are not spread and in whose names somebody was busy lately.
 pub(crate) const KEPT_DIRECTORIES_MAX: usize = 65_536;
 
-/// Who has names of a directory in hand, and operations that speak of them, end within this, or the names are not
-/// spread now: nobody else comes to them meanwhile.
-pub(crate) const SPREAD_WAIT: Duration = Duration::from_millis(200);
-
-/// The shards have taken their names within this, or these stay: nobody comes to them meanwhile either.
-pub(crate) const HAND_OVER_WAIT: Duration = Duration::from_secs(2);
-
 /// How often is looked whether the operations have ended.
 pub(crate) const SPREAD_INTENTS_PAUSE: Duration = Duration::from_millis(5);
 
@@ -192,29 +107,14 @@ pub(crate) const MOVED_NAMES_BYTES: usize = 128 << 10;
 /// Operations that bind no name any more, in one message.
 pub(crate) const GIVEN_UP_TOLD_MAX: usize = 4096;
 
-/// Requests that may have happened before a server was started anew are repeated no longer than this.
-pub(crate) const REPEATED_MAX: Duration = Duration::from_secs(30);
-
 /// Names are swept likewise.
 pub(crate) const NAMES_SWEEP_STEP: usize = 4096;
 
 /// A part that something still wrote is not probed again before this has passed.
 pub(crate) const PROBE_PAUSE: Duration = Duration::from_millis(100);
 
-/// A listing waits no longer than this for probes of what it names: what no answer came about is told all the same,
-/// and kept by nobody. Well below the age at which mounts keep nothing of the rest of a listing. A large request of
-/// another node, which goes through the page cache then, waits as long.
-pub(crate) const PROBES_MAX: Duration = Duration::from_millis(20);
-
 /// Directory times travel to the directory's home in batches this far apart.
 pub(crate) const DIR_TOUCH_DELAY: Duration = Duration::from_millis(10);
-
-/// A rename's hold on a name at its old shard ends by itself after this.
-pub(crate) const RENAME_HOLD: Duration = Duration::from_secs(15);
-
-/// Whoever wants a name that another operation has in its hands waits so long, then `EIO`: a rename
-/// whose coordinator is lost may never come to its end.
-pub(crate) const NAME_WAIT: Duration = OPEN_DEADLINE;
 
 /// What another server could not be told, but must know, it is told again after this.
 pub(crate) const RETURNED_PAUSE: Duration = Duration::from_secs(1);
@@ -292,10 +192,8 @@ pub(crate) const SYNCS_AT_ONCE: usize = DISK_THREADS / 2;
 /// Pieces of parts that one read of a recorded file fetches at once.
 pub(crate) const PART_READS_AT_ONCE: usize = 32;
 
-/// A recorded file that becomes a whole one: so long one question waits for the end.
-pub(crate) const FLATTEN_WAIT: Duration = Duration::from_secs(2);
-
-/// So often it is asked: twelve hours, for the largest of files.
+/// How often it is asked, waiting [`FLATTEN_WAIT`] each time, whether a recorded file has become a whole one: twelve hours,
+/// for the largest of files.
 pub(crate) const FLATTEN_ROUNDS_MAX: usize = 21_600;
 
 /// How it ended is known for so long to who did not wait for it.
@@ -332,20 +230,12 @@ pub(crate) const FETCH_AT_ONCE: u64 = 128 << 10;
 /// Requests that are sent ahead of a reader.
 pub(crate) const FETCH_AHEAD: usize = 8;
 
-/// Longest wait for a fetch or a flush within one message, and the pause before it is asked again.
-pub(crate) const FETCH_WAIT: Duration = Duration::from_secs(2);
+/// Before a fetch or a flush that took longer than [`FETCH_WAIT`] is asked for again.
 pub(crate) const FETCH_PAUSE: Duration = Duration::from_millis(20);
 
 /// Removing a directory waits so long for files that were moved out of it, and that the tier has only
 /// there; then it is refused.
 pub(crate) const CLEAR_WAIT: Duration = Duration::from_secs(20);
-
-/// A file whose name another one has, as nobody has said here, is given up after this: longer than a program
-/// whose server was gone waits for the answer to its rename.
-pub(crate) const TAKEN_WAIT: Duration = SYNC_DEADLINE;
-
-/// A file whose name is being changed is not flushed for so long at most: as long as a rename may take.
-pub(crate) const CACHE_HOLD: Duration = RENAME_HOLD;
 
 /// Of one read and write while a file is flushed; a multiple of what file systems like to be written.
 pub(crate) const FLUSH_BYTES: u64 = 8 << 20;
@@ -422,9 +312,6 @@ pub(crate) const SPACE_LOW_PERCENT: u64 = 60;
 pub(crate) const DIRTY_HIGH_PERCENT: u64 = 60;
 pub(crate) const DIRTY_LOW_PERCENT: u64 = 40;
 pub(crate) const ROOM_WAIT: Duration = Duration::from_secs(60);
-
-/// A write into an open file waits so long for room at most: less than its own deadline.
-pub(crate) const WRITE_WAIT: Duration = Duration::from_secs(20);
 
 /// Copies are given up for a write that would leave less than this part of the area: one in so many.
 pub(crate) const ROOM_LEFT: u64 = 32;

@@ -26,10 +26,10 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use hayase_layout::{NodeId, ServerId};
-use hayase_wire::deadline::CONNECT_WAIT;
 use hayase_wire::message::{
     MemberRequest, MembersNow, PeerReply, PeerRequest, Refused, ServerRequest,
 };
+use hayase_wire::times::CONNECT_WAIT;
 use hayase_wire::{COORDINATOR, PeerIdentity, Presence};
 use tokio::sync::Notify;
 use tokio::time::Instant;

@@ -16,7 +16,6 @@ use tokio::time::{Instant, timeout_at};
 use hayase_layout::ServerId;
 
 use crate::codec::{self, CodecError};
-use crate::deadline::{HANDSHAKE_WAIT, PEER_LOSS_WAIT};
 use crate::header::{FrameKind, Header, TAG_BYTES};
 use crate::keys::{KnownServer, KnownServers, ServerKey};
 use crate::limits::HELLO_BYTES_MAX;
@@ -27,6 +26,7 @@ use crate::session::{
     DirectionKeys, NO_CODE, Opener, Protection, Sealer, SessionError, SessionReceiver,
     SessionSender, authenticates_payloads, receive_body,
 };
+use crate::times::{HANDSHAKE_WAIT, PEER_LOSS_WAIT};
 use crate::transport::{Connection, FrameReceiver, FrameSender, TransportError, Upgrade};
 
 mod own_key;

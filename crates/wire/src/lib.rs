@@ -29,6 +29,7 @@ pub mod region;
 pub mod rpc;
 pub mod secret;
 pub mod session;
+pub mod times;
 pub mod transport;
 pub mod watch;
 pub mod workers;

@@ -10,9 +10,9 @@
 use std::time::Duration;
 
 use crate::buffer::Loan;
-use crate::deadline::STALL_MAX;
 use crate::header::{FrameKind, HEADER_BYTES, Header, HeaderError};
 use crate::limits::{BODY_BYTES_MAX, PAYLOAD_BYTES_MAX};
+use crate::times::STALL_MAX;
 use crate::transport::{FrameReceiver, FrameSender, TransportError};
 
 mod payload_code;

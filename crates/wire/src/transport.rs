@@ -150,7 +150,7 @@ pub trait Transport: 'static {
         at: &'a Address,
     ) -> LocalFuture<'a, Result<Box<dyn Listener>, TransportError>>;
 
-    /// Connects within [`crate::deadline::CONNECT_WAIT`].
+    /// Connects within [`crate::times::CONNECT_WAIT`].
     fn connect<'a>(
         &'a self,
         to: &'a Address,

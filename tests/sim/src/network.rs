@@ -11,8 +11,8 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
-use hayase_wire::deadline::CONNECT_WAIT;
 use hayase_wire::header::HEADER_BYTES;
+use hayase_wire::times::CONNECT_WAIT;
 use hayase_wire::transport::{
     Address, Connection, FrameReceiver, FrameSender, Listener, LocalFuture, MemoryTransport,
     Transport, TransportError,

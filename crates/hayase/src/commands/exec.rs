@@ -8,6 +8,7 @@ use crate::exit::Status;
 use crate::job::JobError;
 use crate::launch::enter::{exec, launcher_command};
 use crate::launch::preload::preloaded;
+use crate::number::node;
 use crate::output::Output;
 use crate::output::headings::MPI;
 
@@ -25,7 +26,7 @@ pub(crate) struct ExecArgs {
     #[command(flatten)]
     job: JobArg,
     /// Number of the node
-    #[arg(long, value_name = "I", default_value_t)]
+    #[arg(long, value_name = "I", default_value_t, value_parser = node)]
     node: u16,
     /// Act as rsh or ssh for an MPI launcher: CMD is a host, followed by a shell command
     #[arg(long, conflicts_with = "node", help_heading = MPI)]

@@ -15,6 +15,7 @@ use crate::exit::Status;
 use crate::job::Registry;
 use crate::launch::PlanError;
 use crate::layout_attribute::LAYOUT;
+use crate::number::nodes_or_all;
 use crate::output::{Human, Output, Page};
 use crate::size;
 
@@ -52,7 +53,7 @@ enum Verb {
             default_value = size::typed(STRIPE_BYTES_DEFAULT))]
         stripe: ByteCount,
         /// Number of nodes per file; 0 means all
-        #[arg(long, value_name = "N", default_value_t)]
+        #[arg(long, value_name = "N", default_value_t, value_parser = nodes_or_all)]
         width: u16,
     },
     /// Restore the default: each new file on the node that creates it

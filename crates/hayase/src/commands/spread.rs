@@ -102,7 +102,7 @@ pub(crate) enum SpreadError {
     #[error("the job has only {nodes} nodes, fewer than {wanted}")]
     TooMany { wanted: u16, nodes: u16 },
     /// Not `AREA/PATH`.
-    #[error("`{0}` is not a path in an area of the job")]
+    #[error("`{0}` is not a path in an area of the job, shared or local")]
     NoArea(String),
     /// Everything on each node, where each node sees everything.
     #[error("`--spread copy` needs a target in `local`: all nodes see the same `shared`")]
@@ -316,7 +316,7 @@ pub(crate) fn parse_in(text: &str) -> Result<(OsString, AreaPlace), String> {
     if source.is_empty() {
         return Err(IN_EXPECTED.to_owned());
     }
-    Ok((source.into(), AreaPlace::parse(place).map_err(|error| error.to_string())?))
+    Ok((source.into(), AreaPlace::parse(place).map_err(|error| format!("{error}; {IN_EXPECTED}"))?))
 }
 
 const IN_EXPECTED: &str = "expected SRC:AREA/PATH, for example s3://bucket/data:shared/in";
@@ -325,7 +325,7 @@ const OUT_EXPECTED: &str = "expected AREA/PATH:DST, for example shared/out:s3://
 /// `AREA/PATH:DST`, as `run --out` takes it; the first colon counts.
 pub(crate) fn parse_out(text: &str) -> Result<(AreaPlace, OsString), String> {
     let (place, target) = text.split_once(':').ok_or(OUT_EXPECTED)?;
-    let place = AreaPlace::parse(place).map_err(|error| error.to_string())?;
+    let place = AreaPlace::parse(place).map_err(|error| format!("{error}; {OUT_EXPECTED}"))?;
     match target {
         "" => Err(OUT_EXPECTED.to_owned()),
         _ => Ok((place, target.into())),

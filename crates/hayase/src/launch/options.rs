@@ -11,7 +11,7 @@ use super::tree::way::FANOUT_DEFAULT;
 use crate::config::EndpointArg;
 use crate::job::{FsyncAt, JobId, KernelProfile, MmapShared, Names, TransportName};
 use crate::metrics::listener::parse_address;
-use crate::number::{seconds, within};
+use crate::number::{nodes_or_all, seconds, within};
 use crate::output::headings::{
     CACHE, CONSISTENCY, JOB, MONITORING, NETWORK, NODES, NOISE, STORAGE, TESTING,
 };
@@ -74,7 +74,7 @@ pub(crate) struct JobOptions {
     #[arg(long, value_name = "SIZE", value_parser = size::parse, help_heading = STORAGE)]
     pub(crate) stripe: Option<ByteCount>,
     /// Number of nodes per striped file; 0 means all [default: 0]
-    #[arg(long, value_name = "N", help_heading = STORAGE)]
+    #[arg(long, value_name = "N", value_parser = nodes_or_all, help_heading = STORAGE)]
     pub(crate) width: Option<u16>,
     /// Nodes that store files for all others: a number of nodes, or a list of node numbers or hosts, for example 4
     /// or 0,4-5 [default: all nodes]
@@ -184,5 +184,5 @@ fn area_size(text: &str) -> Result<ByteCount, String> {
 
 /// A number of simulated nodes; which ones are possible says the plan.
 fn node_count(text: &str) -> Result<u16, String> {
-    text.parse().map_err(|_| format!("expected 1 to {NODES_MAX}"))
+    text.parse().map_err(|_| format!("expected 1 to {NODES_MAX}, for example 4"))
 }

@@ -82,7 +82,7 @@ pub(crate) enum PlanError {
         why: String,
     },
     /// Too many or none.
-    #[error("--nodes {0}: expected 1 to {NODES_MAX}")]
+    #[error("--nodes {0}: expected 1 to {NODES_MAX}, for example 4")]
     Nodes(u16),
     /// Out of bounds, or not whole pages.
     #[error("--stripe: {0}")]

@@ -90,7 +90,7 @@ impl OutputArgs {
 }
 
 /// Words that are ours: those behind `--` belong to the program to be run.
-fn words() -> impl Iterator<Item = String> {
+pub(super) fn words() -> impl Iterator<Item = String> {
     let typed = std::env::args_os().skip(1).take_while(|word| word != "--");
     typed.map(|word| word.to_string_lossy().into_owned())
 }

@@ -1,4 +1,6 @@
-//! The page itself: HTML with its style and pictures inside.
+//! The page itself: HTML with its style and pictures inside. Rooms: [`how_fast`] (its section of rates).
+
+mod how_fast;
 
 use std::fmt::{Display, Write};
 
@@ -38,6 +40,7 @@ pub(super) fn html(report: &JobReport) -> String {
         missing(&mut page, report);
     }
     bytes(&mut page, report);
+    how_fast::section(&mut page, report);
     nodes(&mut page, report);
     losses(&mut page, report);
     configuration(&mut page, report);
@@ -472,7 +475,8 @@ mod tests {
     use crate::status::Payload;
     use crate::status::tests::status_of;
 
-    fn report(nodes: u16) -> JobReport {
+    /// Of a job whose nodes hold more and more.
+    pub(super) fn report(nodes: u16) -> JobReport {
         let kind = Kind::Namespaces { subnet: Ipv4Addr::new(10, 1, 2, 0) };
         let settings = crate::job::sample_settings(kind, nodes);
         let history = |node: u16| {
@@ -530,7 +534,7 @@ mod tests {
         assert!(!html.contains("<b class=\"\">0 B</b>"), "{html}");
     }
 
-    fn tier() -> crate::job::TierSettings {
+    pub(super) fn tier() -> crate::job::TierSettings {
         crate::job::TierSettings {
             place: "/tier".into(),
             endpoint: None,

@@ -4,10 +4,19 @@
 
 use std::time::{Duration, Instant};
 
-/// Before the first restart, and the longest pause: with what a start takes, far less than after which a server that is
-/// not there is declared lost (2.2 s).
+use hayase_wire::times::{SILENCE, UNREACHABLE};
+
+/// Before the first restart, and the longest pause.
 pub(crate) const PAUSE_MIN: Duration = Duration::from_millis(50);
 const PAUSE_MAX: Duration = Duration::from_millis(400);
+const _: () = assert!(
+    PAUSE_MAX.as_millis() * 4 < SILENCE.as_millis(),
+    "with what a start takes, a server is back long before it is declared lost"
+);
+const _: () = assert!(
+    PAUSE_MAX.as_millis() * 4 < UNREACHABLE.as_millis(),
+    "calls that allow more wait for longer than a restart takes"
+);
 
 /// So many restarts within [`WINDOW`]; then it is left as it is.
 pub(crate) const RESTARTS_MAX: usize = 24;

@@ -1,4 +1,4 @@
-//! Ninety inputs that cannot be meant, and what is said of each: what is wrong, where, and what to do. The snapshot is for
+//! Inputs that cannot be meant, and what is said of each: what is wrong, where, and what to do. The snapshot is for
 //! reading.
 
 use std::fs;
@@ -54,12 +54,26 @@ up --timeout never --storage storage
 up --transport pigeon --storage storage
 up --names large --storage storage
 up --no-such-option
+up --shared 12Q --storage storage
+up --shared --local 1G
+up --local -5M
+up --nodes -1
+up --nodes 2 --width x
+up --width -1
+up --timeout -1
+up --kernel-profile 5.4
+up --flush-open 5 --storage storage
+up --no-namespaces --storage storage
 run
+run --in tree:nowhere/in -- true
+run --out cache/x:out -- true
 run --in tree -- true
 run --nodes 1 --storage storage
 exec
 exec -- true
 exec --node 1 -- true
+exec --node x -- true
+exec --node -1 -- true
 exec --job gone -- true
 down gone
 down --job gone
@@ -67,6 +81,7 @@ down --job file
 down --drain never
 status --job gone
 top --count 0
+top --count -1
 top --interval 0
 flush gone
 flush --timeout never
@@ -78,6 +93,8 @@ layout
 layout get file
 layout set --stripe 1000 tree
 layout set --width 2
+layout set --width x tree
+layout set --stripe 12Q tree
 resume
 resume gone
 resume tree
@@ -92,6 +109,8 @@ stage in tree in --streams 0
 stage in tree in --part-size 1
 stage in tree in --include [
 stage in tree in --max-delete 3
+stage in tree in --delete --max-delete x
+stage in tree in --memory 1M
 stage in tree in --bandwidth fast
 stage in tree in --key-file gone
 stage in tree in --key-file file
@@ -100,6 +119,8 @@ stage in s3://A/x in
 stage in http://host/x in
 stage out tree out --pack 1
 stage out tree out --zstd
+stage out tree out --pack 12Q
+stage out tree out --zstd=30
 stage out tree file
 stage out tree /proc/nowhere
 stage verify tree
@@ -120,6 +141,7 @@ container export gone out
 noise --processors 1000
 noise --work 99
 noise --count 0
+noise --phase 0
 completions csh
 man
 sttaus

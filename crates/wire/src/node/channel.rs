@@ -9,8 +9,8 @@ use tokio::net::UnixStream;
 
 use super::frame::{Inbox, header};
 use super::{NodeError, PeerCredentials};
-use crate::deadline::STALL_MAX;
 use crate::limits::CHANNEL_BUFFER_BYTES;
+use crate::times::STALL_MAX;
 use crate::transport::descriptor;
 use crate::watch::{self, Watched};
 

@@ -12,11 +12,11 @@ use tokio::time::Instant;
 
 use super::LinkError;
 use super::call::{Call, Outcome};
-use crate::deadline::{HEARTBEAT, SILENCE_MAX};
 use crate::handshake::{PeerIdentity, Session};
 use crate::header::FrameKind;
 use crate::message::Carrier;
 use crate::session::{SessionError, SessionReceiver, SessionSender};
+use crate::times::{HEARTBEAT, SILENCE_MAX};
 
 pub(super) struct Line {
     pub(super) peer: PeerIdentity,

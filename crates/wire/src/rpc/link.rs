@@ -22,12 +22,11 @@ use super::relay::Refusal;
 use super::ways::{self, Ways};
 use super::{Answer, CallError, LinkError, Returned, relay};
 use crate::buffer::BoxBuffer;
-use crate::deadline::{
-    CONNECT_WAIT, RECONNECT_WAIT_MAX, RECONNECT_WAIT_MIN, RELAY_LOOK, STARTING_LOOK,
-};
+use crate::deadline::{RECONNECT_WAIT_MAX, RECONNECT_WAIT_MIN, RELAY_LOOK, STARTING_LOOK};
 use crate::handshake::{self, Credentials, Lane as LaneKind, LinkId, PeerIdentity};
 use crate::limits::{ADDRESSES_MAX, BODY_BYTES_MAX, PAYLOAD_BYTES_MAX};
 use crate::message::{Carrier, PeerState, PeerStatus};
+use crate::times::CONNECT_WAIT;
 use crate::transport::{Address, Connection, Transport};
 
 /// What all links of a server share: how to connect, as whom, and the numbers of requests.
@@ -298,7 +297,7 @@ impl PeerLink {
     }
 
     /// Returns when there is no connection for calls without payload. While there is one, its machine
-    /// lives, or did [`crate::deadline::PEER_LOSS_WAIT`] ago.
+    /// lives, or did [`crate::times::PEER_LOSS_WAIT`] ago.
     pub async fn until_down(&self) {
         loop {
             let changed = self.small.changed.notified();

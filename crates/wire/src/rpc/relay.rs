@@ -19,11 +19,11 @@ use tokio::time::{Instant, timeout};
 
 use super::LinkError;
 use crate::codec;
-use crate::deadline::{CONNECT_WAIT, HANDSHAKE_WAIT, RELAY_PAUSE, SILENCE_MAX, STALL_MAX};
 use crate::handshake::{HandshakeError, Session};
 use crate::header::{FrameKind, HEADER_BYTES, Header};
 use crate::limits::{RELAY_CONNECTS_MAX, RELAYS_MAX};
 use crate::session::SessionError;
+use crate::times::{CONNECT_WAIT, HANDSHAKE_WAIT, RELAY_PAUSE, SILENCE_MAX, STALL_MAX};
 use crate::transport::{Connection, FrameReceiver, FrameSender};
 
 /// For an answer of a relay: it has [`HANDSHAKE_WAIT`] to reach the other server.

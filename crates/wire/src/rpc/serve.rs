@@ -22,11 +22,12 @@ use super::door::Door;
 use super::error::Chain;
 use super::relay::{Relays, relay};
 use crate::buffer::{BoxBuffer, Loan};
-use crate::deadline::{ACCEPT_PAUSE, HEARTBEAT, PEER_LOSS_WAIT};
+use crate::deadline::ACCEPT_PAUSE;
 use crate::handshake::{Credentials, Lane, LinkId, PeerIdentity, Session};
 use crate::header::FrameKind;
 use crate::limits::{BODY_BYTES_MAX, CONNECTIONS_MAX, IDLE_WORKERS_MAX, REQUESTS_PER_PEER_MAX};
 use crate::session::{Frame, SessionError, SessionReceiver, SessionSender};
+use crate::times::{HEARTBEAT, PEER_LOSS_WAIT};
 use crate::transport::{Connection, Listener, TransportError};
 use crate::workers::{Given, Workers};
 

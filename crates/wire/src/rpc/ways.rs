@@ -10,9 +10,10 @@ use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout};
 
 use super::LinkError;
-use crate::deadline::{CONNECT_STEP, CONNECT_WAIT};
+use crate::deadline::CONNECT_STEP;
 use crate::handshake::HandshakeError;
 use crate::limits::ADDRESSES_MAX;
+use crate::times::CONNECT_WAIT;
 use crate::transport::{Address, Connection, Transport, TransportError};
 
 /// Connections to one server, as they come about.

@@ -13,8 +13,9 @@ use super::low_water::set_low_water;
 use super::round_trip::round_trip;
 use super::stream::{Reader, StreamReceiver, StreamSender, Writer};
 use super::{Address, Connection, Listener, LocalFuture, Transport, TransportError};
-use crate::deadline::{CONNECT_WAIT, LINK_IDLE, LINK_LOSS_WAIT, SHORT_TRIP};
+use crate::deadline::{LINK_IDLE, SHORT_TRIP};
 use crate::limits::SEND_BUFFER_BYTES;
+use crate::times::{CONNECT_WAIT, LINK_LOSS_WAIT};
 
 /// As many as Linux allows by default (`net.core.somaxconn`): who floods the port fills it while the
 /// server does something else.
@@ -179,9 +180,9 @@ mod tests {
     use tokio::task::LocalSet;
 
     use super::*;
-    use crate::deadline::PEER_LOSS_WAIT;
     use crate::header::HEADER_BYTES;
     use crate::limits::{LOW_WATER_BYTES, SEGMENT_BYTES};
+    use crate::times::PEER_LOSS_WAIT;
     use crate::transport::conformance;
 
     #[tokio::test]

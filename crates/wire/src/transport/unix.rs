@@ -11,7 +11,7 @@ use tokio::net::{UnixListener, UnixStream};
 
 use super::stream::{Reader, StreamReceiver, StreamSender, Writer};
 use super::{Address, Connection, Listener, LocalFuture, Transport, TransportError};
-use crate::deadline::CONNECT_WAIT;
+use crate::times::CONNECT_WAIT;
 
 /// Listens at and connects to paths.
 #[derive(Clone, Copy, Debug, Default)]

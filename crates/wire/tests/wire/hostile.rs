@@ -8,10 +8,10 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use hayase_layout::ServerId;
-use hayase_wire::deadline::STALL_MAX;
 use hayase_wire::handshake::{self, Lane, LinkId, Session};
 use hayase_wire::header::{FrameKind, HEADER_BYTES, Header};
 use hayase_wire::session::SessionError;
+use hayase_wire::times::STALL_MAX;
 use hayase_wire::transport::memory::{Direction, MemoryFrame};
 use hayase_wire::transport::{
     Connection, FrameSender, LocalFuture, MemoryTransport, TcpTransport, Transport, UnixTransport,

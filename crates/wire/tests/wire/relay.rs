@@ -7,12 +7,11 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use hayase_layout::ServerId;
-use hayase_wire::deadline::{
-    CONNECT_STEP, CONNECT_WAIT, HANDSHAKE_WAIT, RELAY_LOOK, RELAY_PAUSE, SILENCE_MAX,
-};
+use hayase_wire::deadline::{CONNECT_STEP, RELAY_LOOK};
 use hayase_wire::header::HEADER_BYTES;
 use hayase_wire::limits::{PAYLOAD_BYTES_MAX, RELAY_CONNECTS_MAX, RELAYS_MAX};
 use hayase_wire::message::Carrier;
+use hayase_wire::times::{CONNECT_WAIT, HANDSHAKE_WAIT, RELAY_PAUSE, SILENCE_MAX};
 use hayase_wire::transport::{
     Connection, FrameSender, Listener, LocalFuture, MemoryTransport, Transport, TransportError,
 };

@@ -6,10 +6,10 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use hayase_layout::ServerId;
-use hayase_wire::deadline::CONNECT_WAIT;
 use hayase_wire::header::{FrameKind, Header};
 use hayase_wire::limits::{HANDSHAKES_MAX, STRANGERS_MAX};
 use hayase_wire::message::PeerState;
+use hayase_wire::times::CONNECT_WAIT;
 use hayase_wire::transport::memory::{Direction, MemoryFrame};
 use hayase_wire::transport::{Connection, MemoryTransport, Transport};
 use hayase_wire::{

@@ -5,11 +5,11 @@
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
-use std::time::Duration;
 
 use hayase_server::{AnswerCallback, LocalProcess};
 use hayase_wire::Arena;
 use hayase_wire::message::{Holding, NodeReply, NodeRequest};
+use hayase_wire::times::RESTART_WAIT;
 use tokio::sync::Notify;
 use tokio::time::{Instant, timeout_at};
 
@@ -18,9 +18,6 @@ use super::{EIO, Failure, Mount};
 use crate::job::Job;
 
 mod memory;
-
-/// As `RESTART_WAIT` of `hayase_client::limits`.
-const PATIENCE: Duration = Duration::from_secs(15);
 
 /// One mount's connection, over all lives of its server.
 pub(super) struct Link {
@@ -168,7 +165,7 @@ impl Link {
                 // Bytes that may be at the end of the file already are not sent twice.
                 _ if is_append => return Err(Failure::Refused(EIO)),
                 _ => {
-                    until.get_or_insert_with(|| Instant::now() + PATIENCE);
+                    until.get_or_insert_with(|| Instant::now() + RESTART_WAIT);
                     let over = self.job.life_over(self.node, life);
                     tokio::select! {
                         biased;
@@ -218,6 +215,8 @@ fn answers(mount: &Rc<Mount>) -> Rc<AnswerCallback> {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use hayase_layout::ServerId;
     use hayase_wire::message::Access;
     use tokio::task::LocalSet;

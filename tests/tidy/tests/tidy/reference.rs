@@ -79,7 +79,7 @@ fn messages_that_are_explained_exist() {
 }
 
 /// Words of digits: `0.87`, `2,492`.
-fn figures(text: &str) -> Vec<&str> {
+pub(crate) fn figures(text: &str) -> Vec<&str> {
     let words = text.split(|c: char| !c.is_ascii_digit() && c != '.' && c != ',');
     let bare = words.map(|word| word.trim_matches(['.', ','].as_slice()));
     bare.filter(|word| word.starts_with(|c: char| c.is_ascii_digit())).collect()

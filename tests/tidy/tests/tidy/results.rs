@@ -2,6 +2,8 @@
 
 use hayase_tidy::{History, MeasuredSources, Tree, expect_none, measured_sources};
 
+use crate::reference::figures;
+
 /// A page is stale after this many commits to what it measured.
 const COMMITS_MAX: usize = 100;
 
@@ -43,4 +45,31 @@ fn measured_folders_exist() {
         findings.extend(missing.map(|folder| format!("{}: there is no {folder}", page.path)));
     }
     expect_none("what was measured is in the repository", &findings);
+}
+
+/// The first paragraph of a page that `./bench.sh` writes says what came out, by figures that stand below it.
+#[test]
+fn first_paragraphs_have_the_figures_of_their_page() {
+    let tree = Tree::here();
+    let (mut findings, mut found) = (Vec::new(), 0);
+    for page in tree.ending(".md").filter(|page| page.path.starts_with("docs/results/")) {
+        if !page.text.contains("\nWritten by `./bench.sh ") {
+            continue;
+        }
+        found += 1;
+        let Some((head, below)) = page.text.split_once("\nMeasured commit:") else { continue };
+        let summary = head.split_once('\n').map_or("", |(_, summary)| summary);
+        if figures(summary).is_empty() {
+            findings
+                .push(format!("{}: its first paragraph says nothing of what came out", page.path));
+        }
+        let there = figures(below);
+        // How many goals hold is counted, and stands nowhere else.
+        let lines = summary.lines().filter(|line| !line.contains(" goals hold"));
+        let said = lines.flat_map(figures);
+        let missing = said.filter(|figure| !there.contains(figure));
+        findings.extend(missing.map(|figure| format!("{}: {figure} is not below", page.path)));
+    }
+    expect_none("first paragraphs have the figures of their page", &findings);
+    assert!(found > 5, "only {found} pages were found");
 }

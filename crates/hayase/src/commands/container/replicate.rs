@@ -31,7 +31,8 @@ pub(crate) struct ReplicateArgs {
     #[arg(short = 'n', long, value_name = "N", value_parser = within::<u32>(1..=64))]
     copies: u32,
     /// Timeout for one copy, in seconds
-    #[arg(long, value_name = "SECONDS", default_value_t = COPY_SECONDS_DEFAULT)]
+    #[arg(long, value_name = "SECONDS", default_value_t = COPY_SECONDS_DEFAULT,
+          value_parser = within::<u64>(0..=u64::MAX))]
     wait: u64,
 }
 

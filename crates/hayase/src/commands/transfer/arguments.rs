@@ -18,6 +18,7 @@ use super::{KeyError, Start};
 use crate::advice::{Advice, Advise};
 use crate::config::Environment;
 use crate::job::Registry;
+use crate::number::within;
 use crate::output::headings::{COPYING, PERFORMANCE, SELECTION};
 use crate::size;
 use crate::wiring::places::{self, Wish};
@@ -75,7 +76,7 @@ fn pattern(text: &str) -> Result<String, String> {
     let text = text.to_owned();
     match Selection::new(std::slice::from_ref(&text), &[]) {
         Ok(_) => Ok(text),
-        Err(error) => Err(error.why),
+        Err(error) => Err(format!("{}; expected a pattern, for example *.nc", error.why)),
     }
 }
 
@@ -105,7 +106,8 @@ pub(crate) struct CopyArgs {
     #[arg(long, help_heading = COPYING)]
     pub(crate) delete: bool,
     /// Remove nothing if more than N names would be removed
-    #[arg(long, help_heading = COPYING, value_name = "N", requires = "delete")]
+    #[arg(long, help_heading = COPYING, value_name = "N", requires = "delete",
+          value_parser = within::<u64>(0..=u64::MAX))]
     pub(crate) max_delete: Option<u64>,
     /// Print what would be done, and change nothing
     #[arg(long, help_heading = COPYING)]
@@ -220,7 +222,9 @@ fn streams(text: &str) -> Result<StreamsArg, String> {
         return Ok(StreamsArg::Auto);
     }
     let number = text.parse().ok().filter(|number| (1..=STREAMS_MAX).contains(number));
-    number.map(StreamsArg::Fixed).ok_or_else(|| format!("expected auto, or 1 to {STREAMS_MAX}"))
+    number
+        .map(StreamsArg::Fixed)
+        .ok_or_else(|| format!("expected auto, or 1 to {STREAMS_MAX}, for example 8"))
 }
 
 /// A size, or `auto`.
@@ -237,14 +241,20 @@ fn part_size(text: &str) -> Result<PartSizeArg, String> {
     }
     let (least, most) = (PART_BYTES_RANGE.start(), PART_BYTES_RANGE.end());
     let bytes = size::parse(text).ok().filter(|bytes| PART_BYTES_RANGE.contains(bytes));
-    bytes.map(PartSizeArg::Fixed).ok_or_else(|| format!("expected auto, or {least} to {most}"))
+    bytes
+        .map(PartSizeArg::Fixed)
+        .ok_or_else(|| format!("expected auto, or {least} to {most}, for example 16MiB"))
 }
 
 /// Memory that a copy may have.
 fn memory(text: &str) -> Result<ByteCount, String> {
     let bytes = size::parse(text).map_err(|error| error.to_string())?;
     let least = ByteCount(MEMORY_BYTES_MIN);
-    if bytes >= least { Ok(bytes) } else { Err(format!("expected at least {least}")) }
+    if bytes >= least {
+        Ok(bytes)
+    } else {
+        Err(format!("expected at least {least}, for example 256MiB"))
+    }
 }
 
 /// Whether small files go into packs, and how.
@@ -336,15 +346,16 @@ pub(crate) fn pack_size(text: &str) -> Result<ByteCount, String> {
         return Ok(bytes);
     }
     let (min, max) = (PACK_BYTES_RANGE.start(), PACK_BYTES_RANGE.end());
-    Err(format!("expected {min} to {max}"))
+    Err(format!("expected {min} to {max}, for example 16MiB"))
 }
 
 /// A level of zstd.
 pub(crate) fn zstd_level(text: &str) -> Result<i32, String> {
-    let level: i32 = text.parse().map_err(|_| "expected a level of 1 to 19".to_owned())?;
+    let level: i32 =
+        text.parse().map_err(|_| "expected a level of 1 to 19, for example 3".to_owned())?;
     if (1..=19).contains(&level) {
         Ok(level)
     } else {
-        Err("expected a level of 1 to 19".to_owned())
+        Err("expected a level of 1 to 19, for example 3".to_owned())
     }
 }
