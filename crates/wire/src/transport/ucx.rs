@@ -4,9 +4,10 @@
 //! handshake runs there, and says where the worker of each side is. From then on frames go as active messages
 //! over UCX, large payloads by rendezvous straight into their place, and the TCP connection stays as the side channel.
 //!
-//! Here: which devices UCX may use, and the upgrade. Rooms: [`table`] (the library), [`context`] (registered memory),
-//! [`worker`], [`endpoint`], [`operation`] (what it must let go of), [`inbox`], [`connection`] (the halves),
-//! [`interface`].
+//! Here: which devices UCX may use, and the upgrade. Rooms, each of which knows only those before it: [`table`] (the
+//! library), [`error`], [`interface`], [`context`] (registered memory), [`completion`] and [`detached`] (what an operation
+//! is done with, and what of it is left alone), [`descriptor`] and [`inbox`] (what came), [`worker`], [`endpoint`], [`peers`]
+//! (the endpoints of a worker), [`operation`] (what UCX must let go of), [`connection`] (the halves).
 //! Facts behind it: `docs/design/002-wire.md`.
 
 use std::cell::{Cell, RefCell};
@@ -25,20 +26,26 @@ use crate::limits::{OFFER_BYTES_MAX, PAYLOAD_BYTES_MAX, UCX_WORKERS_MAX};
 use crate::message::Carrier;
 use crate::region::Region;
 
+mod completion;
 mod connection;
 mod context;
+mod descriptor;
+mod detached;
 mod endpoint;
+mod error;
 mod inbox;
 mod interface;
 mod operation;
+mod peers;
 mod table;
 mod worker;
 
+pub use error::UcxError;
 pub use table::NotLoaded;
-pub use worker::UcxError;
 
 use context::{Context, Memory};
 use inbox::Inbox;
+use peers::Peers;
 use worker::Worker;
 
 /// Where the kernel tells of RDMA devices.
@@ -58,7 +65,7 @@ pub struct Registration {
 /// The worker of new connections, and how to make the next one.
 struct Ucx {
     context: Rc<Context>,
-    worker: RefCell<Rc<Worker>>,
+    peers: RefCell<Rc<Peers>>,
     made: Cell<usize>,
 }
 
@@ -91,9 +98,9 @@ impl UcxTransport {
             settings.push(("RNDV_SCHEME", "get_zcopy".to_owned()));
         }
         let context = Context::new(table, &settings, transports.contains("dc"))?;
-        let worker = RefCell::new(Worker::new(&context)?);
+        let peers = RefCell::new(Peers::new(Worker::new(&context)?));
         let tcp = from.map_or_else(TcpTransport::new, TcpTransport::from_address);
-        Ok(Self { tcp, ucx: Rc::new(Ucx { context, worker, made: Cell::new(1) }) })
+        Ok(Self { tcp, ucx: Rc::new(Ucx { context, peers, made: Cell::new(1) }) })
     }
 
     /// Has `region` registered with the devices, now and once, for all transfers from and to it. Where that is
@@ -131,7 +138,7 @@ impl UcxTransport {
     }
 
     fn upgradable(&self, mut connection: Connection) -> Connection {
-        let offer = self.ucx.fresh_worker().and_then(|worker| Offer::new(&worker));
+        let offer = self.ucx.fresh_worker().and_then(Offer::new);
         connection.upgrade = offer.map(|offer| Box::new(offer) as Box<dyn Upgrade>);
         connection
     }
@@ -139,12 +146,12 @@ impl UcxTransport {
 
 impl Ucx {
     fn is_used_up(&self) -> bool {
-        self.worker.borrow().is_worn() && self.made.get() >= UCX_WORKERS_MAX
+        self.peers.borrow().worker().is_worn() && self.made.get() >= UCX_WORKERS_MAX
     }
 
     /// A worker with no endpoint that is used up.
-    fn fresh_worker(&self) -> Option<Rc<Worker>> {
-        if self.worker.borrow().is_worn() {
+    fn fresh_worker(&self) -> Option<Rc<Peers>> {
+        if self.peers.borrow().worker().is_worn() {
             if self.is_used_up() {
                 tracing::debug!("a connection stays on TCP: {UCX_WORKERS_MAX} workers are used up");
                 return None;
@@ -155,7 +162,7 @@ impl Ucx {
                     if self.made.get() == UCX_WORKERS_MAX {
                         tracing::warn!("the last worker of UCX: after it connections stay on TCP");
                     }
-                    drop(self.worker.replace(worker));
+                    drop(self.peers.replace(Peers::new(worker)));
                 }
                 Err(error) => {
                     tracing::warn!(%error, "a connection stays on TCP");
@@ -163,9 +170,9 @@ impl Ucx {
                 }
             }
         }
-        let worker = Rc::clone(&self.worker.borrow());
-        worker.ensure_driven();
-        Some(worker)
+        let peers = Rc::clone(&self.peers.borrow());
+        peers.worker().ensure_driven();
+        Some(peers)
     }
 }
 
@@ -240,7 +247,7 @@ impl Listener for UcxListener {
 
 /// An inbox that waits for its peer.
 struct Offer {
-    worker: Rc<Worker>,
+    peers: Rc<Peers>,
     inbox: Rc<Inbox>,
     id: u64,
     is_taken: bool,
@@ -248,23 +255,23 @@ struct Offer {
 
 impl Offer {
     /// `None` where it is too long for a handshake, or could not be unique.
-    fn new(worker: &Rc<Worker>) -> Option<Self> {
+    fn new(peers: Rc<Peers>) -> Option<Self> {
         let mut id = [0; 8];
         SystemRandom::new().fill(&mut id).ok()?;
-        let len = worker.address().len() + id.len();
+        let len = peers.worker().address().len() + id.len();
         if len > OFFER_BYTES_MAX {
             tracing::warn!(len, "the address of UCX is too long: fewer devices would help");
             return None;
         }
-        let (worker, inbox, id) = (Rc::clone(worker), Rc::default(), u64::from_le_bytes(id));
-        worker.open_inbox(id, &inbox);
-        Some(Self { worker, inbox, id, is_taken: false })
+        let (inbox, id) = (Rc::default(), u64::from_le_bytes(id));
+        peers.worker().open_inbox(id, &inbox);
+        Some(Self { peers, inbox, id, is_taken: false })
     }
 }
 
 impl Upgrade for Offer {
     fn offer(&self) -> Vec<u8> {
-        [&self.id.to_le_bytes()[..], self.worker.address()].concat()
+        [&self.id.to_le_bytes()[..], self.peers.worker().address()].concat()
     }
 
     fn carrier(&self) -> Carrier {
@@ -285,8 +292,8 @@ impl Upgrade for Offer {
         else {
             return Err(failed("the peer does not say where it is".into()));
         };
-        let endpoint = self.worker.endpoint(address);
-        let endpoint = endpoint.map_err(|code| failed(self.worker.table.words(code)))?;
+        let endpoint = self.peers.endpoint(address);
+        let endpoint = endpoint.map_err(|code| failed(self.peers.worker().table.words(code)))?;
         let used_up = || failed("the last connection to this peer has just ended".into());
         let endpoint = endpoint.ok_or_else(used_up)?;
         self.is_taken = true;
@@ -298,7 +305,7 @@ impl Upgrade for Offer {
 impl Drop for Offer {
     fn drop(&mut self) {
         if !self.is_taken {
-            self.worker.close_inbox(self.id);
+            self.peers.worker().close_inbox(self.id);
             self.inbox.clear();
         }
     }

@@ -14,9 +14,11 @@ use std::time::Duration;
 use tokio::task::AbortHandle;
 use tokio::time::{Instant, timeout_at};
 
-use super::endpoint::{Endpoint, Way};
+use super::descriptor::Descriptor;
+use super::endpoint::Endpoint;
 use super::inbox::{End, Head, Inbox, Payload};
-use super::worker::{Descriptor, MESSAGE_HEAD, MESSAGE_PAYLOAD, MESSAGE_TAKEN, label};
+use super::operation::{Operation, Way};
+use super::worker::{MESSAGE_HEAD, MESSAGE_PAYLOAD, MESSAGE_TAKEN, label};
 use crate::buffer::Loan;
 use crate::deadline::{END_WAIT, LAST_FRAMES_WAIT};
 use crate::header::HEADER_BYTES;
@@ -161,10 +163,12 @@ impl Link {
         let label = label(self.theirs, number);
         self.is_cut.set(true);
         let (label_and_header, body) = ([&label[..], header].concat(), Loan::from(body.to_vec()));
-        let head = self.endpoint.send(MESSAGE_HEAD, label_and_header, &body, Way::Along);
+        let head =
+            Operation::send(&self.endpoint, MESSAGE_HEAD, label_and_header, &body, Way::Along);
         let way = if payload.len() > PAYLOAD_ALONG_MAX { Way::Fetched } else { Way::Along };
-        let rest = (!payload.is_empty())
-            .then(|| self.endpoint.send(MESSAGE_PAYLOAD, label.to_vec(), payload, way));
+        let rest = (!payload.is_empty()).then(|| {
+            Operation::send(&self.endpoint, MESSAGE_PAYLOAD, label.to_vec(), payload, way)
+        });
         let sending = async {
             head.done().await?;
             match rest {
@@ -278,7 +282,7 @@ impl UcxReceiver {
     fn tell_taken(&self, frames: u64) {
         if frames.is_multiple_of(FRAMES_AHEAD_MAX / 2) {
             let label = label(self.link.theirs, frames);
-            self.link.endpoint.tell(MESSAGE_TAKEN, label.to_vec());
+            Operation::tell(&self.link.endpoint, MESSAGE_TAKEN, label.to_vec());
         }
     }
 
@@ -353,7 +357,7 @@ impl UcxReceiver {
     ) -> Result<(), TransportError> {
         self.check_fetchable()?;
         let endpoint = &self.link.endpoint;
-        self.fetched(endpoint.fetch(from, into, at).done()).await
+        self.fetched(Operation::fetch(endpoint, from, into, at).done()).await
     }
 
     /// Runs `fetching` as long as the peer can give what it has. UCX itself says nothing where the peer gave it up.

@@ -24,12 +24,12 @@ use std::ffi::CString;
 use std::ptr::{null, null_mut};
 use std::rc::{Rc, Weak};
 
+use super::error::UcxError;
 use super::table::{
     API_VERSION, Code, FEATURE_AM, FEATURE_WAKEUP, Handle, MEMORY_PARAM_ADDRESS,
     MEMORY_PARAM_LENGTH, MEMORY_PARAM_TYPE, MEMORY_TYPE_HOST, MemoryParams, OK, PARAM_FEATURES,
-    PARAM_NAME, Params, Table,
+    PARAM_NAME, Params, Table, checked,
 };
-use super::worker::{UcxError, checked};
 use crate::limits::REGISTERED_BYTES_MAX;
 use crate::region::Region;
 

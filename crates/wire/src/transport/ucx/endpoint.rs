@@ -7,21 +7,17 @@
 #![expect(unsafe_code, reason = "functions of UCX")]
 
 use std::cell::{Cell, RefCell};
-use std::ffi::{c_uint, c_void};
 use std::ptr::{null, null_mut};
 use std::rc::{Rc, Weak};
 
-use super::context::Told;
+use super::detached::Detached;
 use super::inbox::Inbox;
-use super::operation::{Completion, Detached, Operation, message_received, message_sent};
 use super::table::{
-    AM_SEND_FLAG_EAGER, AM_SEND_FLAG_RNDV, CANCELED, Code, EP_CLOSE_FLAG_FORCE,
-    EP_PARAM_ERR_HANDLER, EP_PARAM_ERR_HANDLING_MODE, EP_PARAM_REMOTE_ADDRESS,
-    ERR_HANDLING_MODE_PEER, EndpointParams, Handle, INVALID_PARAM, OP_CALLBACK, OP_FLAGS, OP_MEMH,
-    OP_USER_DATA, RequestParams, SocketAddress, Started,
+    Code, EP_CLOSE_FLAG_FORCE, EP_PARAM_ERR_HANDLER, EP_PARAM_ERR_HANDLING_MODE,
+    EP_PARAM_REMOTE_ADDRESS, ERR_HANDLING_MODE_PEER, EndpointParams, Handle, RequestParams,
+    SocketAddress, Started, checked,
 };
-use super::worker::{Descriptor, Worker, checked, endpoint_failed};
-use crate::buffer::{Hold, Loan};
+use super::worker::{Failing, Worker, endpoint_failed};
 
 pub(super) struct Endpoint {
     pub(super) worker: Rc<Worker>,
@@ -31,15 +27,6 @@ pub(super) struct Endpoint {
     retired: Cell<bool>,
     /// Of its connections.
     inboxes: RefCell<Vec<Weak<Inbox>>>,
-}
-
-/// How the bytes of a message travel.
-#[derive(Clone, Copy)]
-pub(super) enum Way {
-    /// With it: copied on the other side.
-    Along,
-    /// By rendezvous: into their place when the other side says where that is.
-    Fetched,
 }
 
 impl Endpoint {
@@ -73,7 +60,8 @@ impl Endpoint {
             retired: Cell::new(false),
             inboxes: RefCell::default(),
         });
-        worker.open_endpoint(raw, &endpoint);
+        let failing: Weak<dyn Failing> = Rc::downgrade(&endpoint) as Weak<dyn Failing>;
+        worker.open_endpoint(raw, failing);
         worker.kick();
         Ok(endpoint)
     }
@@ -96,109 +84,9 @@ impl Endpoint {
         inboxes.push(Rc::downgrade(inbox));
     }
 
-    /// Tells all its connections.
-    pub(super) fn fail(&self, why: &str) {
-        self.failed.set(true);
-        self.worker.wear_out();
-        for inbox in self.inboxes.borrow().iter().filter_map(Weak::upgrade) {
-            inbox.fail(why.to_owned());
-        }
-    }
-
-    /// Starts to send a message.
-    pub(super) fn send(
-        self: &Rc<Self>,
-        id: c_uint,
-        header: Vec<u8>,
-        loan: &Loan,
-        way: Way,
-    ) -> Operation {
-        let data = loan.bytes();
-        let completion = Rc::new(Completion::default());
-        let raw = self.raw.get();
-        if raw.is_null() {
-            return Operation::failed(self, CANCELED);
-        }
-        let memory = self.worker.context.handle_to_send(data);
-        let params = RequestParams {
-            flags: match way {
-                Way::Along => AM_SEND_FLAG_EAGER,
-                Way::Fetched => AM_SEND_FLAG_RNDV,
-            },
-            ..request(message_sent as *const c_void, &completion, memory.as_ref())
-        };
-        let buffer = if data.is_empty() { null() } else { data.as_ptr() };
-        // SAFETY: the endpoint is open. Header, completion, the handle of the memory and a hold on the data belong to the
-        // operation, which ends only after the library is done with them.
-        let answer = unsafe {
-            (self.worker.table.ucp_am_send_nbx)(
-                raw,
-                id,
-                header.as_ptr().cast(),
-                header.len(),
-                buffer.cast(),
-                data.len(),
-                &raw const params,
-            )
-        };
-        self.started(answer, completion, header, memory, Some(loan.hold()))
-    }
-
-    /// Starts to fetch what `from` stands for to behind the first `at` bytes of `into`, where it has room. Fails where
-    /// another operation holds on to these.
-    pub(super) fn fetch(
-        self: &Rc<Self>,
-        from: Descriptor,
-        into: &mut Loan,
-        at: usize,
-    ) -> Operation {
-        let Some(room) = into.bytes_mut().filter(|_| !self.raw.get().is_null()) else {
-            return Operation::failed(self, CANCELED);
-        };
-        let room = &mut room[at..];
-        assert!(from.len() <= room.len(), "a payload has room where it is fetched to");
-        let completion = Rc::new(Completion::default());
-        let len = from.len();
-        let memory = self.worker.context.handle_to_fill(&room[..len]);
-        let target = room.as_mut_ptr();
-        let hold = into.hold();
-        let params = request(message_received as *const c_void, &completion, memory.as_ref());
-        // SAFETY: the worker lives. The descriptor is ours, and the library's again from here on. The operation holds the
-        // room, which nobody else has meanwhile, and the handle of the memory, and ends only after the library is done
-        // with them.
-        let answer = unsafe {
-            (self.worker.table.ucp_am_recv_data_nbx)(
-                self.worker.raw,
-                from.into_raw(),
-                target.cast(),
-                len,
-                &raw const params,
-            )
-        };
-        self.started(answer, completion, Vec::new(), memory, Some(hold))
-    }
-
-    /// An operation that is given a handle and refused for it is not tried without: the library may keep a half of
-    /// it. The connection ends, and all that comes later goes without.
-    fn started(
-        self: &Rc<Self>,
-        answer: Handle,
-        completion: Rc<Completion>,
-        header: Vec<u8>,
-        memory: Option<Told>,
-        data: Option<Hold>,
-    ) -> Operation {
-        let started = Started::from_raw(answer);
-        if memory.is_some() && matches!(started, Started::Done(INVALID_PARAM)) {
-            self.worker.context.distrust(INVALID_PARAM);
-        }
-        self.worker.kick();
-        Operation::new(self, started, completion, header, memory, data)
-    }
-
-    /// Sends a message of a header alone, and does not wait for it.
-    pub(super) fn tell(self: &Rc<Self>, id: c_uint, header: Vec<u8>) {
-        self.send(id, header, &Loan::from(Vec::new()), Way::Along).detach();
+    /// Null once it is closed.
+    pub(super) fn raw(&self) -> Handle {
+        self.raw.get()
     }
 
     /// Closes it by force: each operation on it ends soon, with an error where it was not done.
@@ -212,7 +100,7 @@ impl Endpoint {
         if raw.is_null() {
             return;
         }
-        let params = RequestParams { flags, ..no_callback() };
+        let params = RequestParams { flags, ..RequestParams::without_callback() };
         self.worker.close_endpoint(raw);
         // SAFETY: the endpoint is open, and nobody uses it from here on.
         let answer = unsafe { (self.worker.table.ucp_ep_close_nbx)(raw, &raw const params) };
@@ -222,39 +110,19 @@ impl Endpoint {
     }
 }
 
+impl Failing for Endpoint {
+    /// Tells all its connections.
+    fn fail(&self, why: &str) {
+        self.failed.set(true);
+        self.worker.wear_out();
+        for inbox in self.inboxes.borrow().iter().filter_map(Weak::upgrade) {
+            inbox.fail(why.to_owned());
+        }
+    }
+}
+
 impl Drop for Endpoint {
     fn drop(&mut self) {
         self.close(if self.failed.get() { EP_CLOSE_FLAG_FORCE } else { 0 });
-    }
-}
-
-fn no_callback() -> RequestParams {
-    RequestParams {
-        op_attr_mask: OP_FLAGS,
-        flags: 0,
-        request: null_mut(),
-        callback: null(),
-        datatype: 0,
-        user_data: null_mut(),
-        reply_buffer: null_mut(),
-        memory_type: 0,
-        recv_info: null_mut(),
-        memh: null_mut(),
-    }
-}
-
-/// With what tells `completion`, which outlives the request, and in which registered memory the data lies.
-fn request(
-    callback: *const c_void,
-    completion: &Rc<Completion>,
-    memory: Option<&Told>,
-) -> RequestParams {
-    let registered = if memory.is_some() { OP_MEMH } else { 0 };
-    RequestParams {
-        op_attr_mask: OP_CALLBACK | OP_USER_DATA | OP_FLAGS | registered,
-        memh: memory.map_or(null_mut(), |memory| memory.handle),
-        callback,
-        user_data: Rc::as_ptr(completion).cast_mut().cast(),
-        ..no_callback()
     }
 }

@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 
 use tokio::sync::Notify;
 
-use super::worker::Descriptor;
+use super::descriptor::Descriptor;
 use crate::header::{HEADER_BYTES, TAG_BYTES};
 use crate::limits::{BODY_BYTES_MAX, FRAMES_AHEAD_MAX, PAYLOAD_BYTES_MAX};
 

@@ -7,6 +7,7 @@
 #![expect(unsafe_code, reason = "symbols of another library")]
 
 use std::ffi::{CStr, c_char, c_int, c_uint, c_void};
+use std::ptr::{null, null_mut};
 use std::sync::OnceLock;
 
 use hayase_dynlib::Missing;
@@ -163,6 +164,24 @@ pub(super) struct RequestParams {
     pub(super) memh: Handle,
 }
 
+impl RequestParams {
+    /// Of a call that no callback ends.
+    pub(super) fn without_callback() -> Self {
+        Self {
+            op_attr_mask: OP_FLAGS,
+            flags: 0,
+            request: null_mut(),
+            callback: null(),
+            datatype: 0,
+            user_data: null_mut(),
+            reply_buffer: null_mut(),
+            memory_type: 0,
+            recv_info: null_mut(),
+            memh: null_mut(),
+        }
+    }
+}
+
 /// Why UCX can not be used.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum NotLoaded {
@@ -230,6 +249,11 @@ impl Table {
         unsafe { (self.ucp_get_version)(&raw mut major, &raw mut minor, &raw mut release) };
         format!("{major}.{minor}.{release}")
     }
+}
+
+/// The status of a call that failed.
+pub(super) fn checked(code: Code) -> Result<(), Code> {
+    if code == OK { Ok(()) } else { Err(code) }
 }
 
 /// What a function that may go on behind its return (`ucs_status_ptr_t`) answered.

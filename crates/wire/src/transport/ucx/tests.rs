@@ -135,15 +135,15 @@ fn nobodys_port() -> Address {
 
 impl UcxTransport {
     fn endpoints(&self) -> usize {
-        self.ucx.worker.borrow().endpoints()
+        self.ucx.peers.borrow().worker().endpoints()
     }
 
     fn inboxes(&self) -> usize {
-        self.ucx.worker.borrow().inboxes()
+        self.ucx.peers.borrow().worker().inboxes()
     }
 
     fn steps(&self) -> u64 {
-        self.ucx.worker.borrow().steps()
+        self.ucx.peers.borrow().worker().steps()
     }
 }
 

@@ -26,13 +26,14 @@ use std::time::Instant;
 use tokio::sync::Notify;
 
 use super::context::Context;
-use super::endpoint::Endpoint;
+use super::descriptor::Descriptor;
+use super::detached::Detached;
+use super::error::UcxError;
 use super::inbox::Inbox;
-use super::operation::Detached;
 use super::table::{
     AM_FLAG_WHOLE_MSG, AM_HANDLER_ARG, AM_HANDLER_CB, AM_HANDLER_FLAGS, AM_HANDLER_ID,
-    AM_RECV_FLAG_RNDV, Code, Handle, HandlerParams, IN_PROGRESS, MessageCallback, MessageParam,
-    NotLoaded, OK, THREAD_MODE_SINGLE, Table, WORKER_PARAM_THREAD_MODE, WorkerParams,
+    AM_RECV_FLAG_RNDV, Code, Handle, HandlerParams, IN_PROGRESS, MessageCallback, MessageParam, OK,
+    THREAD_MODE_SINGLE, Table, WORKER_PARAM_THREAD_MODE, WorkerParams, checked,
 };
 use crate::deadline::WORKER_END_WAIT;
 use crate::header::HEADER_BYTES;
@@ -45,46 +46,17 @@ pub(super) const MESSAGE_TAKEN: c_uint = 3;
 /// Steps before others get their turn.
 const STEPS_MAX: usize = 64;
 
-/// Why there is no worker.
-#[derive(Clone, Debug, thiserror::Error)]
-pub enum UcxError {
-    /// No library.
-    #[error(transparent)]
-    NotLoaded(#[from] NotLoaded),
-    /// The library refuses.
-    #[error("UCX {version}: {action}: {why}")]
-    Refused {
-        /// Of the library.
-        version: String,
-        /// What was tried.
-        action: &'static str,
-        /// In its words.
-        why: String,
-    },
-}
-
-impl UcxError {
-    /// What `action` was answered.
-    pub(super) fn refused(table: &Table, action: &'static str) -> impl Fn(Code) -> Self {
-        move |code| Self::Refused { version: table.version(), action, why: table.words(code) }
-    }
-
-    /// What the user can try next.
-    pub fn help(&self) -> &'static str {
-        match self {
-            Self::NotLoaded(error) => error.help(),
-            Self::Refused { .. } => {
-                "see which devices UCX can use (`ucx_info -d`), or use `--transport tcp`"
-            }
-        }
-    }
+/// An endpoint, as its worker knows it.
+pub(super) trait Failing {
+    /// It can carry no more.
+    fn fail(&self, why: &str);
 }
 
 /// What the callbacks know.
 #[derive(Default)]
 pub(super) struct Arrivals {
     inboxes: RefCell<HashMap<u64, Weak<Inbox>>>,
-    endpoints: RefCell<HashMap<usize, Weak<Endpoint>>>,
+    endpoints: RefCell<HashMap<usize, Weak<dyn Failing>>>,
     /// For descriptors; set once the worker is there.
     library: Cell<Option<(&'static Table, Handle)>>,
 }
@@ -97,8 +69,6 @@ pub(super) struct Worker {
     events: RefCell<Option<OwnedFd>>,
     kick: Notify,
     pub(super) arrivals: Rc<Arrivals>,
-    /// By the address of the peer's worker; also those that are used up.
-    peers: RefCell<HashMap<Vec<u8>, Weak<Endpoint>>>,
     /// What goes on though nobody waits for it.
     detached: RefCell<Vec<Detached>>,
     is_worn: Cell<bool>,
@@ -124,7 +94,6 @@ impl Worker {
             events: RefCell::default(),
             kick: Notify::new(),
             arrivals,
-            peers: RefCell::default(),
             detached: RefCell::default(),
             is_worn: Cell::new(false),
             #[cfg(test)]
@@ -199,17 +168,6 @@ impl Worker {
         self.arrivals.inboxes.borrow_mut().remove(&id);
     }
 
-    /// The endpoint towards the worker of that address, one for all connections to it. `None` when there was
-    /// one that is used up (invariant 4): another worker has to be taken.
-    pub(super) fn endpoint(self: &Rc<Self>, address: &[u8]) -> Result<Option<Rc<Endpoint>>, Code> {
-        if let Some(known) = self.peers.borrow().get(address) {
-            return Ok(known.upgrade().filter(|endpoint| endpoint.is_good()));
-        }
-        let endpoint = Endpoint::new(self, address)?;
-        self.peers.borrow_mut().insert(address.to_vec(), Rc::downgrade(&endpoint));
-        Ok(Some(endpoint))
-    }
-
     /// One of its endpoints is used up: new connections take another worker.
     pub(super) fn wear_out(&self) {
         self.is_worn.set(true);
@@ -219,8 +177,9 @@ impl Worker {
         self.is_worn.get()
     }
 
-    pub(super) fn open_endpoint(&self, raw: Handle, endpoint: &Rc<Endpoint>) {
-        self.arrivals.endpoints.borrow_mut().insert(raw as usize, Rc::downgrade(endpoint));
+    /// Has `endpoint` told when it fails.
+    pub(super) fn open_endpoint(&self, raw: Handle, endpoint: Weak<dyn Failing>) {
+        self.arrivals.endpoints.borrow_mut().insert(raw as usize, endpoint);
     }
 
     pub(super) fn close_endpoint(&self, raw: Handle) {
@@ -317,10 +276,6 @@ impl Drop for Worker {
     }
 }
 
-pub(super) fn checked(code: Code) -> Result<(), Code> {
-    if code == OK { Ok(()) } else { Err(code) }
-}
-
 fn worker(table: &Table, context: Handle) -> Result<Handle, Code> {
     let params = WorkerParams {
         field_mask: WORKER_PARAM_THREAD_MODE,
@@ -338,35 +293,6 @@ fn worker(table: &Table, context: Handle) -> Result<Handle, Code> {
     // SAFETY: the context lives; the place is filled on success.
     checked(unsafe { (table.ucp_worker_create)(context, &raw const params, &raw mut raw) })?;
     Ok(raw)
-}
-
-/// What the library keeps until it is told where the bytes go.
-pub(super) struct Descriptor {
-    table: &'static Table,
-    worker: Handle,
-    pub(super) raw: *mut c_void,
-    len: usize,
-}
-
-impl Descriptor {
-    pub(super) fn len(&self) -> usize {
-        self.len
-    }
-
-    /// It was handed back to the library.
-    pub(super) fn into_raw(self) -> *mut c_void {
-        let raw = self.raw;
-        std::mem::forget(self);
-        raw
-    }
-}
-
-impl Drop for Descriptor {
-    fn drop(&mut self) {
-        // SAFETY: kept for us since the callback answered that it is in progress, and not given back yet. The
-        // worker lives: descriptors lie in inboxes, which are cleared by what holds the worker.
-        unsafe { (self.table.ucp_am_data_release)(self.worker, self.raw) };
-    }
 }
 
 /// Two numbers in front of each message: for which connection, and which frame or how many.
@@ -449,7 +375,7 @@ unsafe extern "C" fn payload_came(
             return OK;
         }
         let Some((table, worker)) = arrivals.library.get() else { return OK };
-        let descriptor = Descriptor { table, worker, raw: data, len };
+        let descriptor = Descriptor::new(table, worker, data, len);
         match inbox.put_descriptor(number, descriptor) {
             None => IN_PROGRESS,
             Some(unwanted) => {
@@ -462,7 +388,7 @@ unsafe extern "C" fn payload_came(
 }
 
 impl Arrivals {
-    fn endpoint(&self, raw: Handle) -> Option<Rc<Endpoint>> {
+    fn endpoint(&self, raw: Handle) -> Option<Rc<dyn Failing>> {
         self.endpoints.borrow().get(&(raw as usize))?.upgrade()
     }
 }
@@ -482,7 +408,7 @@ unsafe extern "C" fn taken_came(
     OK
 }
 
-/// For [`Endpoint`]: the library can not reach its peer any more.
+/// For an endpoint: the library can not reach its peer any more.
 pub(super) unsafe extern "C" fn endpoint_failed(arg: *mut c_void, raw: Handle, code: Code) {
     // SAFETY: the worker's arrivals, which are never dropped.
     let arrivals = unsafe { &*arg.cast::<Arrivals>() };
