@@ -371,7 +371,7 @@ impl Filesystem for Requests {
         if !self.shared.volume.may_hold_locks(ino, lock_owner.0) {
             return reply.ok();
         }
-        self.may_wait(inode, move |shared| shared.unlock_all(ino, lock_owner, reply));
+        self.may_wait(inode, move |shared| shared.locks.unlock_all(ino, lock_owner, reply));
     }
 
     fn release(
@@ -388,7 +388,7 @@ impl Filesystem for Requests {
         // Nobody waits for the answer, but the number of these under way at a time is bounded.
         let end_locks = move |shared: &Shared, owners: Vec<LockOwner>| {
             for owner in owners {
-                shared.give_up_locks(inode, owner);
+                shared.locks.give_up(inode, owner);
             }
         };
         // An open, or a lock, that is never given up would stay for good: not even a full line drops it.
@@ -415,7 +415,7 @@ impl Filesystem for Requests {
         data_only: bool,
         reply: ReplyEmpty,
     ) {
-        self.may_wait(inode, move |shared| shared.fsync(ino(inode), data_only, reply));
+        self.may_wait(inode, move |shared| shared.space.fsync(ino(inode), data_only, reply));
     }
 
     fn opendir(&self, _req: &Request, _ino: INodeNo, _flags: OpenFlags, reply: ReplyOpen) {
@@ -464,11 +464,11 @@ impl Filesystem for Requests {
         data_only: bool,
         reply: ReplyEmpty,
     ) {
-        self.may_wait(inode, move |shared| shared.fsync(ino(inode), data_only, reply));
+        self.may_wait(inode, move |shared| shared.space.fsync(ino(inode), data_only, reply));
     }
 
     fn statfs(&self, _req: &Request, inode: INodeNo, reply: ReplyStatfs) {
-        self.may_wait(inode, move |shared| shared.statfs(reply));
+        self.may_wait(inode, move |shared| shared.space.statfs(reply));
     }
 
     fn setxattr(
@@ -484,22 +484,22 @@ impl Filesystem for Requests {
         let (name, value) = (name.as_bytes().to_vec(), value.to_vec());
         let caller = Caller { uid: request.uid(), gid: request.gid(), pid: request.pid() };
         self.may_wait(inode, move |shared| {
-            shared.setxattr(ino(inode), (&name, &value), flags, caller, reply);
+            shared.xattrs.setxattr(ino(inode), (&name, &value), flags, caller, reply);
         });
     }
 
     fn getxattr(&self, _: &Request, inode: INodeNo, name: &OsStr, size: u32, reply: ReplyXattr) {
         let name = name.as_bytes().to_vec();
-        self.may_wait(inode, move |shared| shared.getxattr(ino(inode), &name, size, reply));
+        self.may_wait(inode, move |shared| shared.xattrs.getxattr(ino(inode), &name, size, reply));
     }
 
     fn listxattr(&self, _req: &Request, inode: INodeNo, size: u32, reply: ReplyXattr) {
-        self.may_wait(inode, move |shared| shared.listxattr(ino(inode), size, reply));
+        self.may_wait(inode, move |shared| shared.xattrs.listxattr(ino(inode), size, reply));
     }
 
     fn removexattr(&self, _req: &Request, inode: INodeNo, name: &OsStr, reply: ReplyEmpty) {
         let name = name.as_bytes().to_vec();
-        self.may_wait(inode, move |shared| shared.removexattr(ino(inode), &name, reply));
+        self.may_wait(inode, move |shared| shared.xattrs.removexattr(ino(inode), &name, reply));
     }
 
     /// The kernel checks rights itself (`default_permissions`) and does not ask.
@@ -539,7 +539,7 @@ impl Filesystem for Requests {
         reply: ReplyLock,
     ) {
         let wish = LockWish { owner: lock_owner, start, end, typ, pid };
-        self.may_wait(inode, move |shared| shared.getlk(ino(inode), &wish, reply));
+        self.may_wait(inode, move |shared| shared.locks.getlk(ino(inode), &wish, reply));
     }
 
     fn setlk(
@@ -557,7 +557,9 @@ impl Filesystem for Requests {
     ) {
         let wish = LockWish { owner: lock_owner, start, end, typ, pid };
         let waiter = (request.pid(), sleep);
-        self.may_wait(inode, move |shared| shared.setlk(ino(inode), fh, &wish, waiter, reply));
+        self.may_wait(inode, move |shared| {
+            shared.locks.setlk(ino(inode), fh, &wish, waiter, reply);
+        });
     }
 
     /// Not a terminal, and nothing else that has controls.
@@ -591,7 +593,7 @@ impl Filesystem for Requests {
             if kills && let Err(refused) = shared.kill_suidgid(ino(inode)) {
                 return reply.error(errno(&refused));
             }
-            shared.fallocate(ino(inode), mode, offset, length, reply);
+            shared.space.fallocate(ino(inode), mode, offset, length, reply);
         });
     }
 
@@ -604,7 +606,7 @@ impl Filesystem for Requests {
         whence: i32,
         reply: ReplyLseek,
     ) {
-        self.may_wait(inode, move |shared| shared.lseek(ino(inode), offset, whence, reply));
+        self.may_wait(inode, move |shared| shared.space.lseek(ino(inode), offset, whence, reply));
     }
 
     fn copy_file_range(
@@ -622,6 +624,6 @@ impl Filesystem for Requests {
     ) {
         let (from, to) = ((ino(ino_in), offset_in), (ino(ino_out), offset_out));
         let slower = if from.0.is_cached() { ino_in } else { ino_out };
-        self.may_wait(slower, move |shared| shared.copy_file_range(from, to, len, reply));
+        self.may_wait(slower, move |shared| shared.space.copy_file_range(from, to, len, reply));
     }
 }

@@ -8,8 +8,8 @@ pub(crate) mod locks;
 mod lookup;
 mod open;
 pub(crate) mod read_write;
-mod space;
-mod xattr;
+pub(crate) mod space;
+pub(crate) mod xattr;
 
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
@@ -32,6 +32,9 @@ use crate::notify::Kernel;
 use crate::passthrough::PassthroughState;
 use crate::running::Running;
 use crate::waiters::Waiters;
+use locks::Locks;
+use space::Space;
+use xattr::Xattrs;
 
 /// Inode numbers are never used twice, so one generation is enough.
 const GENERATION: Generation = Generation(0);
@@ -45,7 +48,10 @@ pub(crate) struct Shared {
     running: Running,
     pub(crate) closes: Arc<Closes>,
     pub(crate) wants_closes: bool,
-    pub(crate) granted: Granted,
+    pub(crate) granted: Arc<Granted>,
+    pub(crate) locks: Locks,
+    pub(crate) space: Space,
+    pub(crate) xattrs: Xattrs,
     /// How long the kernel keeps a name.
     name_ttl: Duration,
 }
@@ -59,15 +65,20 @@ impl std::fmt::Debug for Shared {
 impl Shared {
     pub(crate) fn new(volume: Arc<dyn Volume>, threads: usize, strict_names: bool) -> Self {
         let wants_closes = volume.wants_closes();
+        let (kernel, granted) = (Arc::new(Kernel::new()), Arc::<Granted>::default());
+        let closes = Arc::new(Closes::new(wants_closes));
         Self {
+            locks: Locks::new(Arc::clone(&volume), Arc::clone(&closes)),
+            space: Space::new(Arc::clone(&volume)),
+            xattrs: Xattrs::new(Arc::clone(&volume), Arc::clone(&kernel), Arc::clone(&granted)),
             volume,
-            kernel: Arc::new(Kernel::new()),
+            kernel,
             waiters: Waiters::new(threads),
             directories: Directories::default(),
             running: Running::default(),
-            closes: Arc::new(Closes::new(wants_closes)),
+            closes,
             wants_closes,
-            granted: Granted::default(),
+            granted,
             name_ttl: if strict_names { Duration::ZERO } else { NAME_TTL },
         }
     }

@@ -5,13 +5,12 @@
 
 use ring::rand::SecureRandom;
 
-use crate::Place;
-use crate::Sizes;
 use crate::item::Kind;
 use crate::limits::PACK_BYTES;
+use crate::options::Options;
 use crate::pack::{PackError, PackSet};
-use crate::transfer::Options;
 use crate::walk::{Met, Walk};
+use crate::{Place, Sizes};
 
 /// What a target holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -6,7 +6,7 @@ use std::cmp::Ordering;
 use std::fmt;
 use std::time::{Duration, SystemTime};
 
-use hayase_tier::Key;
+use hayase_tier::{Attributes, Key};
 
 /// One name of a tree.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -50,6 +50,11 @@ impl Item {
     /// A directory.
     pub fn is_directory(&self) -> bool {
         self.kind == Kind::Directory
+    }
+
+    /// Mode and time, as a tier may keep them.
+    pub(crate) fn attributes(&self) -> Attributes {
+        Attributes { mode: Some(self.mode), mtime: Some(self.mtime.into()) }
     }
 
     /// The order of trees and of listings: bytewise, a directory as its name with a slash.

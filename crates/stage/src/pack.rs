@@ -2,7 +2,7 @@
 //!
 //! Rooms: [`row`] and [`index`] (where each entry lies), [`header`] (the tar member before it),
 //! [`writer`], [`reader`], [`seal`] (authenticated encryption in chunks), [`key`] (where the key of a
-//! sealed set comes from), [`set`] (packs and their index in a tier), [`claim`] (who writes the next index), [`reindex`] (an index that was lost), [`verify`].
+//! sealed set comes from), [`set`] (packs and their index in a tier), [`contents`] (what lies in the directory of a set), [`claim`] (which writer makes the next index), [`reindex`] (an index that was lost), [`verify`].
 //!
 //! Invariants:
 //! 1. The index is the authority; tar headers say the same, and `verify` compares them byte for byte.
@@ -11,6 +11,7 @@
 //!    without it is durable.
 
 mod claim;
+mod contents;
 mod error;
 pub mod header;
 pub mod index;

@@ -1,51 +1,65 @@
 //! An area of a job as a volume: every question goes to the node's own server, unless a grant or
 //! an open that the home already counts answers it here.
 //!
-//! Here: the shell around [`crate::grants`], [`crate::attributes`], [`crate::open_file`] and [`crate::gathered`].
+//! Each part owns its state and knows only parts above it in this list; what it decides is in [`crate::grants`],
+//! [`crate::attributes`], [`crate::open_file`] and [`crate::gathered`]:
+//!
+//! - [`requests`]: the connection; [`lost`]: files of which something was lost; [`inodes`]: the table of inodes;
+//! - [`known`]: what is known of inodes, and what the kernel was given of them, but not while removals are under way
+//!   ([`handed`]) and of pages as long as they are [`validated`];
+//! - [`opens`]: opening, creating, releasing, and when closes are due ([`closer`]);
+//! - [`sending`]: bytes that are written; [`locks`]: locks;
+//! - [`gathering`]: small writes that are kept back;
+//! - [`attributes`], [`names`], [`data`]: what programs ask for;
+//! - [`recalls`]: what the server asks of this node.
+//!
 //! Invariants: no lock is held during a call to the server or to the caches above (except the
 //! short [`KernelCaches::release_descriptor`], and each file's own of [`gathering`]); locks of two shards are never
 //! held together.
 
+mod attributes;
 mod closer;
 mod data;
 mod gathering;
 mod handed;
 mod inodes;
+mod known;
 mod locks;
 mod lost;
 mod names;
 mod opens;
 mod recalls;
+mod requests;
+mod sending;
 mod validated;
 
-use std::os::fd::{AsFd, OwnedFd};
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, OnceLock, Weak};
+use std::sync::{Arc, Weak};
 use std::thread::JoinHandle;
-use std::time::Instant;
 
+use hayase_layout::InodeId;
 use hayase_layout::acl::ACCESS_NAME;
-use hayase_layout::{InodeId, Layout};
 use hayase_wire::message::{
-    Access, AreaUse, Attr, Explained, FileKind, Grants, Lock, LockHeld, LockRange, MetaChange,
-    Name, NewNode, NodeReply, NodeRequest, OpenKind, Opening, RecordedStep, Refused, TimeSpec,
-    XattrMode,
+    Access, AreaUse, Attr, Explained, Lock, LockHeld, LockRange, MetaChange, Name, NewNode,
+    NodeReply, NodeRequest, RecordedStep, Refused, XattrMode,
 };
 
-use super::{
-    Awaited, Drops, FileOpen, Found, KernelCaches, Listed, LocalUse, LockTold, OpenWish, Volume,
-};
-use crate::grants::{Moments, Stamp};
-use crate::limits::{NAMELESS_LINGER, READ_LINGER, TOUCH_ESTIMATE, WRITE_LINGER};
-use crate::link::{Callbacks, Link, LinkError, Reply};
+use super::{Awaited, FileOpen, Found, KernelCaches, Listed, LocalUse, LockTold, OpenWish, Volume};
+use crate::grants::Stamp;
+use crate::limits::{NAMELESS_LINGER, READ_LINGER, WRITE_LINGER};
+use crate::link::{Callbacks, Link, LinkError};
 use crate::made_names::MadeNames;
-use crate::open_file::{Class, Linger};
-use closer::Closer;
-use gathering::Gathering;
-use handed::Removals;
-use inodes::InodeTable;
-use locks::AreaLocks;
+use crate::open_file::Linger;
+use attributes::Attributes;
+use data::Data;
+use gathering::{Gatherer, Windows};
+use known::Known;
+use locks::Locks;
 use lost::LostFiles;
+use names::Names;
+use opens::Opens;
+use recalls::Recalls;
+use requests::Requests;
+use sending::Sending;
 
 /// How an [`AreaVolume`] behaves.
 #[derive(Clone, Copy, Debug)]
@@ -72,37 +86,16 @@ impl AreaSettings {
 
 /// A [`Volume`] over a connection to the node's server.
 pub struct AreaVolume {
-    area: Arc<Area>,
+    requests: Requests,
+    known: Arc<Known>,
+    opens: Arc<Opens>,
+    gatherer: Arc<Gatherer>,
+    attributes: Arc<Attributes>,
+    names: Arc<Names>,
+    data: Data,
+    locks: Arc<Locks>,
+    recalls: Arc<Recalls>,
     threads: Vec<JoinHandle<()>>,
-}
-
-/// What calls, callbacks and background threads share.
-struct Area {
-    me: Weak<Area>,
-    link: Arc<dyn Link>,
-    settings: AreaSettings,
-    moments: Moments,
-    inodes: InodeTable,
-    made: MadeNames,
-    removals: Removals,
-    kernel: OnceLock<Arc<dyn KernelCaches>>,
-    closer: Closer,
-    gathering: Gathering,
-    locks: AreaLocks,
-    lost: LostFiles,
-    /// Opens that the server was asked for: the last one's number.
-    opens_asked: AtomicU64,
-    /// Creates whose answer has not been booked: a recall may name their inode before.
-    creating: AtomicUsize,
-    /// Descriptors of class [`Class::Remote`].
-    remote_handles: AtomicUsize,
-}
-
-/// When something was asked.
-#[derive(Clone, Copy)]
-struct Asked {
-    stamp: Stamp,
-    at: Instant,
 }
 
 impl AreaVolume {
@@ -112,34 +105,81 @@ impl AreaVolume {
     /// # Errors
     /// When no thread can be started.
     pub fn new(link: Arc<dyn Link>, settings: AreaSettings) -> std::io::Result<Self> {
-        let area = Arc::new_cyclic(|me| Area {
-            me: Weak::clone(me),
-            link,
-            settings,
-            moments: Moments::default(),
-            inodes: InodeTable::default(),
-            made: MadeNames::default(),
-            removals: Removals::default(),
-            kernel: OnceLock::new(),
-            closer: Closer::default(),
-            gathering: Gathering::default(),
-            locks: AreaLocks::default(),
-            lost: LostFiles::default(),
-            opens_asked: AtomicU64::new(0),
-            creating: AtomicUsize::new(0),
-            remote_handles: AtomicUsize::new(0),
-        });
-        let holder: Weak<dyn Callbacks> =
-            Arc::downgrade(&(Arc::clone(&area) as Arc<dyn Callbacks>));
-        area.link.held_by(holder);
-        let mut volume = Self { area, threads: Vec::new() };
-        volume.spawn("hayase-close", Area::close_lingering)?;
-        volume.spawn("hayase-refresh", Area::refresh_mappings)?;
-        volume.spawn("hayase-locks", Area::look_after_waiters)?;
+        let mut volume = Self::of_parts(Requests::new(link), settings);
+        let recalls = Arc::clone(&volume.recalls) as Arc<dyn Callbacks>;
+        volume.requests.link().held_by(Arc::downgrade(&recalls));
+        let opens = Arc::clone(&volume.opens);
+        volume.spawn("hayase-close", move || opens.close_lingering())?;
+        let opens = Arc::clone(&volume.opens);
+        volume.spawn("hayase-refresh", move || opens.refresh_mappings())?;
+        let locks = Arc::clone(&volume.locks);
+        volume.spawn("hayase-locks", move || locks.look_after_waiters())?;
         if settings.gathers {
-            volume.spawn("hayase-gather", Area::hand_on_late)?;
+            let gatherer = Arc::clone(&volume.gatherer);
+            volume.spawn("hayase-gather", move || gatherer.hand_on_late())?;
         }
         Ok(volume)
+    }
+
+    fn of_parts(requests: Requests, settings: AreaSettings) -> Self {
+        let AreaSettings { linger, gathers } = settings;
+        let (windows, made) = (Arc::<Windows>::default(), Arc::<MadeNames>::default());
+        let lost = Arc::<LostFiles>::default();
+        let known = Arc::new(Known::new(Arc::clone(&windows)));
+        let opens = Arc::new(Opens::new(
+            Arc::clone(&known),
+            requests.clone(),
+            Arc::clone(&made),
+            Arc::clone(&lost),
+            linger,
+        ));
+        let sending = Arc::new(Sending { known: Arc::clone(&known), requests: requests.clone() });
+        let locks = Arc::new(Locks::new(requests.clone()));
+        let gatherer = Arc::new(Gatherer {
+            known: Arc::clone(&known),
+            requests: requests.clone(),
+            lost: Arc::clone(&lost),
+            opens: Arc::clone(&opens),
+            sending: Arc::clone(&sending),
+            windows,
+            gathers,
+        });
+        let attributes = Arc::new(Attributes {
+            known: Arc::clone(&known),
+            requests: requests.clone(),
+            gatherer: Arc::clone(&gatherer),
+        });
+        let names = Arc::new(Names {
+            known: Arc::clone(&known),
+            requests: requests.clone(),
+            made: Arc::clone(&made),
+            opens: Arc::clone(&opens),
+            gatherer: Arc::clone(&gatherer),
+            attributes: Arc::clone(&attributes),
+        });
+        let data = Data {
+            known: Arc::clone(&known),
+            requests: requests.clone(),
+            lost: Arc::clone(&lost),
+            sending,
+            gatherer: Arc::clone(&gatherer),
+        };
+        let recalls = Arc::new(Recalls {
+            known: Arc::clone(&known),
+            made,
+            lost,
+            opens: Arc::clone(&opens),
+            gatherer: Arc::clone(&gatherer),
+            locks: Arc::clone(&locks),
+        });
+        let threads = Vec::new();
+        Self { requests, known, opens, gatherer, attributes, names, data, locks, recalls, threads }
+    }
+
+    /// Has the connection answer what the server asks.
+    fn answer_callbacks(&self) {
+        let recalls: Weak<Recalls> = Arc::downgrade(&self.recalls);
+        self.requests.link().answer(recalls);
     }
 
     /// Room on the one server that keeps a private tree.
@@ -148,26 +188,25 @@ impl AreaVolume {
     }
 
     fn usage_by(&self, question: &NodeRequest) -> Result<AreaUse, Refused> {
-        match self.area.call(question)?.message {
+        match self.requests.call(question)?.message {
             NodeReply::StatFs(usage) => Ok(usage),
             other => Err(LinkError::unexpected("StatFs", &other).into()),
         }
     }
 
-    fn spawn(&mut self, name: &str, run: fn(&Area)) -> std::io::Result<()> {
-        let area = Arc::clone(&self.area);
+    fn spawn(&mut self, name: &str, run: impl FnOnce() + Send + 'static) -> std::io::Result<()> {
         let builder = std::thread::Builder::new().name(name.to_owned());
-        self.threads.push(builder.spawn(move || run(&area))?);
+        self.threads.push(builder.spawn(run)?);
         Ok(())
     }
 }
 
 impl Drop for AreaVolume {
     fn drop(&mut self) {
-        self.area.hand_on_all();
-        self.area.closer.stop();
-        self.area.gathering.stop();
-        self.area.locks.stop();
+        self.gatherer.hand_on_all();
+        self.opens.stop();
+        self.gatherer.stop();
+        self.locks.stop();
         for thread in self.threads.drain(..) {
             if thread.join().is_err() {
                 tracing::error!("a background thread of the volume panicked");
@@ -176,213 +215,22 @@ impl Drop for AreaVolume {
     }
 }
 
-impl Area {
-    fn asked(&self) -> Asked {
-        Asked { stamp: self.moments.now(), at: Instant::now() }
-    }
-
-    /// Numbers an open; of an inode that is known, under its lock.
-    fn opening(&self, access: Access, kind: OpenKind) -> Opening {
-        Opening { access, kind, number: self.opens_asked.fetch_add(1, Ordering::SeqCst) + 1 }
-    }
-
-    fn call(&self, request: &NodeRequest) -> Result<Reply, Refused> {
-        Ok(self.link.call(request)?)
-    }
-
-    fn call_done(&self, name: &'static str, request: &NodeRequest) -> Result<(), Refused> {
-        match self.call(request)?.message {
-            NodeReply::Done => Ok(()),
-            other => Err(LinkError::unexpected(name, &other).into()),
-        }
-    }
-
-    /// Attributes arrived: kept when granted and nothing happened since they were asked for.
-    fn learn(&self, asked: Asked, attr: &mut Attr, grants: Grants) -> Stamp {
-        let mut shard = self.inodes.lock(attr.ino);
-        let is_gathered = self.gathering.is_any()
-            && shard.nodes.get(&attr.ino).is_some_and(|node| node.gathering.is_some());
-        if is_gathered
-            || !shard.stamps.may_keep(attr.ino, asked.stamp)
-            || self.removals.concern(attr.ino)
-        {
-            return Stamp::NEVER;
-        }
-        if !grants.attr {
-            shard.attributes.remove(attr.ino);
-            return Stamp::NEVER;
-        }
-        shard.attributes.keep(attr, asked.at);
-        asked.stamp
-    }
-
-    fn found(&self, asked: Asked, mut attr: Attr, grants: Grants) -> Found {
-        let stamp = self.learn(asked, &mut attr, grants);
-        Found { attr, stamp }
-    }
-
-    /// This node changed the inode, and these are its attributes after it.
-    fn learn_changed(&self, asked: Asked, mut attr: Attr, grants: Grants) -> Found {
-        let mut shard = self.inodes.lock(attr.ino);
-        let undisturbed =
-            shard.stamps.may_keep(attr.ino, asked.stamp) && !self.removals.concern(attr.ino);
-        if undisturbed
-            && grants.cache
-            && let Some(node) = shard.nodes.get_mut(&attr.ino)
-        {
-            // Its own change took nothing from it: the home says that it still holds it.
-            node.cache |= node.open.class() == Some(Class::Remote);
-        }
-        let stamp = shard.stamps.stamp(attr.ino, &self.moments);
-        if undisturbed && grants.attr {
-            shard.attributes.keep(&mut attr, asked.at);
-            Found { attr, stamp }
-        } else {
-            shard.attributes.remove(attr.ino);
-            Found { attr, stamp: Stamp::NEVER }
-        }
-    }
-
-    /// This node changed the inode; what it looks like now must be asked.
-    fn changed(&self, ino: InodeId) {
-        let mut shard = self.inodes.lock(ino);
-        shard.stamps.stamp(ino, &self.moments);
-        shard.attributes.remove(ino);
-    }
-
-    /// This node changed what is in a directory; `before`, by the clock, it had not yet.
-    fn entries_changed(&self, dir: InodeId, before: TimeSpec) {
-        let mut shard = self.inodes.lock(dir);
-        shard.stamps.stamp(dir, &self.moments);
-        shard.attributes.touch(dir, before, Instant::now() + TOUCH_ESTIMATE);
-    }
-
-    fn attributes(&self, ino: InodeId) -> Result<Found, Refused> {
-        self.hand_on_untold(ino)?;
-        let concerns_files = self.removals.concern_files();
-        if let Some(found) = self.remembered(ino)
-            && (!concerns_files || found.attr.kind == FileKind::Directory)
-        {
-            return Ok(found);
-        }
-        self.told_of_file(concerns_files, || self.ask_attributes(ino))
-    }
-
-    /// What the server says of a file. One that was started anew may not have heard of removals whose
-    /// success the one before told the kernel: then it is asked once more when it has.
-    fn told_of_file<T>(
-        &self,
-        concerns_files: bool,
-        ask: impl Fn() -> Result<T, Refused>,
-    ) -> Result<T, Refused> {
-        let told = ask()?;
-        if concerns_files && self.link.until_asked_again() { ask() } else { Ok(told) }
-    }
-
-    /// Of an inode that has a name which nobody is taking away: if it has no other, it lost none.
-    fn attributes_of_named(&self, ino: InodeId) -> Result<Found, Refused> {
-        match self.remembered(ino) {
-            Some(found) if found.attr.nlink == 1 => Ok(found),
-            _ => self.attributes(ino),
-        }
-    }
-
-    fn ask_attributes(&self, ino: InodeId) -> Result<Found, Refused> {
-        let asked = self.asked();
-        match self.call(&NodeRequest::GetAttr { ino })?.message {
-            NodeReply::Attr { attr, grants } => Ok(self.found(asked, attr, grants)),
-            other => Err(LinkError::unexpected("GetAttr", &other).into()),
-        }
-    }
-
-    /// Attributes from memory; what the kernel changes without us is read from the part.
-    fn remembered(&self, ino: InodeId) -> Option<Found> {
-        let (mut attr, stamp, part) = {
-            let mut shard = self.inodes.lock(ino);
-            let attr = shard.attributes.get(ino, Instant::now())?.clone();
-            let part = shard.nodes.get(&ino).and_then(|node| node.descriptor.clone());
-            (attr, self.moments.now(), part)
-        };
-        if let (Some(part), Layout::Whole) = (part, &attr.layout) {
-            overlay(&mut attr, &part)?;
-        }
-        Some(Found { attr, stamp })
-    }
-
-    fn set_attributes(&self, ino: InodeId, change: &MetaChange) -> Result<Found, Refused> {
-        let _cuts = change.size.map(|_| self.gathering.cuts());
-        self.hand_on(ino)?;
-        if change.size.is_some() {
-            self.demote(ino);
-        }
-        if change.mtime.is_some() {
-            // What this node estimates of a directory was before it.
-            self.inodes.lock(ino).attributes.remove(ino);
-        }
-        let asked = self.asked();
-        match self.call(&NodeRequest::SetAttr { ino, change: *change })?.message {
-            NodeReply::Attr { attr, grants } => Ok(self.learn_changed(asked, attr, grants)),
-            other => Err(LinkError::unexpected("SetAttr", &other).into()),
-        }
-    }
-
-    /// CACHE ends on this node by its own deed; opens that cache revalidate from now on. Tells
-    /// whether there was something to end.
-    fn demote(&self, ino: InodeId) -> bool {
-        let mut shard = self.inodes.lock(ino);
-        let Some(node) = shard.nodes.get_mut(&ino) else { return false };
-        node.lose_cache()
-    }
-
-    fn invalidate(&self, ino: InodeId, drops: Drops) {
-        if let Some(kernel) = self.kernel.get() {
-            kernel.invalidate(ino, drops);
-        }
-    }
-
-    fn local_use(&self, ino: InodeId) -> LocalUse {
-        let shard = self.inodes.lock(ino);
-        let Some(node) = shard.nodes.get(&ino) else { return LocalUse::default() };
-        let (readers, writers) = node.open.handles();
-        LocalUse { class: node.open.class(), readers, writers, cache: node.cache }
-    }
-}
-
-/// The clock by which servers stamp directories: of a change it shows before what they show later.
-fn wall_clock() -> TimeSpec {
-    let now = rustix::time::clock_gettime(rustix::time::ClockId::RealtimeCoarse);
-    TimeSpec { seconds: now.tv_sec, nanos: u32::try_from(now.tv_nsec).unwrap_or(0) }
-}
-
-/// Size, blocks and times as the part has them now. `None` when it can not be asked.
-fn overlay(attr: &mut Attr, part: &OwnedFd) -> Option<()> {
-    let stat = rustix::fs::fstat(part.as_fd()).ok()?;
-    let time = |seconds, nanos| TimeSpec { seconds, nanos: u32::try_from(nanos).unwrap_or(0) };
-    attr.size = u64::try_from(stat.st_size).ok()?;
-    attr.blocks = u64::try_from(stat.st_blocks).ok()?;
-    attr.atime = time(stat.st_atime, stat.st_atime_nsec);
-    attr.mtime = time(stat.st_mtime, stat.st_mtime_nsec);
-    attr.ctime = attr.ctime.max(time(stat.st_ctime, stat.st_ctime_nsec));
-    Some(())
-}
-
 impl Volume for AreaVolume {
     fn attach(&self, kernel: Arc<dyn KernelCaches>) {
-        if self.area.kernel.set(kernel).is_ok() {
-            let area: Weak<Area> = Arc::downgrade(&self.area);
-            self.area.link.answer(area);
-            if let Some(device) = self.area.kernel.get().and_then(|kernel| kernel.device()) {
-                self.area.link.answer_kernel_at(device);
+        if self.known.attach(kernel) {
+            self.answer_callbacks();
+            if let Some(device) = self.known.kernel().and_then(|kernel| kernel.device()) {
+                self.requests.link().answer_kernel_at(device);
             }
         }
     }
 
     fn lookup(&self, parent: InodeId, name: &[u8]) -> Result<Found, Refused> {
-        self.area.lookup(parent, name)
+        self.names.lookup(parent, name)
     }
 
     fn attributes(&self, ino: InodeId) -> Result<Found, Refused> {
-        self.area.attributes(ino)
+        self.attributes.attributes(ino)
     }
 
     fn keeps_acls(&self) -> bool {
@@ -390,13 +238,9 @@ impl Volume for AreaVolume {
     }
 
     fn lasting_attributes(&self, ino: InodeId) -> Result<Attr, Refused> {
-        let known = {
-            let mut shard = self.area.inodes.lock(ino);
-            shard.attributes.get_lasting(ino, Instant::now()).cloned()
-        };
-        let attr = match known {
+        let attr = match self.known.lasting(ino) {
             Some(attr) => attr,
-            None => self.area.attributes(ino)?.attr,
+            None => self.attributes.attributes(ino)?.attr,
         };
         if !attr.acls.as_ref().is_some_and(|acls| acls.in_tier) {
             return Ok(attr);
@@ -404,50 +248,45 @@ impl Volume for AreaVolume {
         // The home asks the tier for both lists, and knows them from then on.
         match self.xattr(ino, ACCESS_NAME) {
             Err(refused) if refused.errno != libc::ENODATA => return Err(refused),
-            _ => self.area.changed(ino),
+            _ => self.known.changed(ino),
         }
-        Ok(self.area.attributes(ino)?.attr)
+        Ok(self.attributes.attributes(ino)?.attr)
     }
 
     fn may_keep(&self, ino: InodeId, stamp: Stamp) -> bool {
-        stamp != Stamp::NEVER && self.area.inodes.lock(ino).stamps.may_keep(ino, stamp)
+        self.known.may_keep(ino, stamp)
     }
 
     fn answers(&self, attr: &Attr, asker: u32) -> bool {
-        let mut shard = self.area.inodes.lock(attr.ino);
-        let node = shard.nodes.get_mut(&attr.ino);
-        let node = node.filter(|node| node.open.class() == Some(Class::Remote) && !node.cache);
-        node.is_some_and(|node| {
-            node.validated.answer((attr.mtime, attr.size), asker, Instant::now())
-        })
+        self.known.answers(attr, asker)
     }
 
     fn forgotten(&self, ino: InodeId) {
-        self.area.inodes.lock(ino).attributes.remove(ino);
+        self.known.forget(ino);
     }
 
     fn set_attributes(&self, ino: InodeId, change: &MetaChange) -> Result<Found, Refused> {
-        self.area.set_attributes(ino, change)
+        self.attributes.set_attributes(ino, change)
     }
 
     fn make(&self, node: NewNode) -> Result<Found, Refused> {
-        self.area.make(node)
+        self.names.make(node)
     }
 
     fn create(&self, node: NewNode, wish: OpenWish) -> Result<(Found, FileOpen), Refused> {
-        self.area.create(node, wish)
+        self.opens.create(node, wish)
     }
 
     fn link(&self, ino: InodeId, parent: InodeId, name: &[u8]) -> Result<Found, Refused> {
-        self.area.link_name(ino, parent, name)
+        self.names.link_name(ino, parent, name)
     }
 
     fn remove(&self, parent: InodeId, name: &[u8], directory: bool) -> Result<(), Refused> {
-        self.area.remove(parent, name, directory)
+        self.names.remove(parent, name, directory)
     }
 
     fn hand_over_removal(&self, parent: InodeId, name: &[u8], awaited: Awaited) {
-        self.area.hand_over_removal(parent, name, awaited);
+        self.names.hand_over_removal(parent, name, awaited);
     }
 
     fn rename(
@@ -457,11 +296,11 @@ impl Volume for AreaVolume {
         no_replace: bool,
         exchange: bool,
     ) -> Result<(), Refused> {
-        self.area.rename(from, to, no_replace, exchange)
+        self.names.rename(from, to, no_replace, exchange)
     }
 
     fn read_link(&self, ino: InodeId) -> Result<Vec<u8>, Refused> {
-        match self.area.call(&NodeRequest::ReadLink { ino })?.message {
+        match self.requests.call(&NodeRequest::ReadLink { ino })?.message {
             NodeReply::Target(target) => Ok(target),
             other => Err(LinkError::unexpected("ReadLink", &other).into()),
         }
@@ -474,19 +313,24 @@ impl Volume for AreaVolume {
         bytes: u32,
         plus: bool,
     ) -> Result<Vec<Listed>, Refused> {
-        self.area.list(dir, cookie, bytes, plus)
+        self.names.list(dir, cookie, bytes, plus)
     }
 
     fn open(&self, ino: InodeId, wish: OpenWish) -> Result<FileOpen, Refused> {
-        self.area.open(ino, wish)
+        let _cuts = wish.truncate.then(|| self.gatherer.cuts());
+        self.gatherer.hand_on_untold(ino)?;
+        self.opens.open(ino, wish)
     }
 
     fn release(&self, ino: InodeId, access: Access) {
-        self.area.release(ino, access);
+        // What was gathered is handed on first; while its home does not take it, the close waits.
+        if !(access.write && self.gatherer.delays_close(ino, access)) {
+            self.opens.release(ino, access);
+        }
     }
 
     fn gathers_now(&self) -> bool {
-        self.area.gathering.is_any()
+        self.gatherer.is_any()
     }
 
     fn read(
@@ -496,55 +340,43 @@ impl Volume for AreaVolume {
         len: u32,
         sink: &mut dyn FnMut(&[u8]),
     ) -> Result<(), Refused> {
-        self.area.read(ino, offset, len, sink)
+        self.data.read(ino, offset, len, sink)
     }
 
     fn write(&self, ino: InodeId, offset: u64, data: &[u8]) -> Result<u32, Refused> {
-        self.area.write(ino, offset, data)
+        self.data.write(ino, offset, data)
     }
 
     fn append(&self, ino: InodeId, data: &[u8]) -> Result<u32, Refused> {
-        self.area.append(ino, data)
+        self.data.append(ino, data)
     }
 
     fn transfer_bytes(&self) -> usize {
-        self.area.link.slot_bytes()
+        self.requests.link().slot_bytes()
     }
 
     fn lock(&self, ino: InodeId, lock: Lock, waiter: Option<u32>, told: LockTold) {
-        self.area.lock(ino, lock, waiter, told);
+        self.locks.lock(ino, lock, waiter, told);
     }
 
     fn unlock(&self, ino: InodeId, owner: u64, range: LockRange) -> Result<(), Refused> {
-        self.area.unlock(ino, owner, range)
+        self.locks.unlock(ino, owner, range)
     }
 
     fn test_lock(&self, ino: InodeId, lock: Lock) -> Result<Option<LockHeld>, Refused> {
-        match self.area.call(&NodeRequest::TestLock { ino, lock })?.message {
-            NodeReply::LockHeld(held) => Ok(held),
-            other => Err(LinkError::unexpected("TestLock", &other).into()),
-        }
+        self.locks.test(ino, lock)
     }
 
     fn may_hold_locks(&self, ino: InodeId, owner: u64) -> bool {
-        self.area.locks.may_hold(ino, owner)
+        self.locks.may_hold(ino, owner)
     }
 
     fn allocate(&self, ino: InodeId, mode: i32, offset: u64, len: u64) -> Result<(), Refused> {
-        let _cuts = self.area.gathering.cuts();
-        self.area.hand_on(ino)?;
-        let request = NodeRequest::Allocate { ino, mode, offset, len };
-        let result = self.area.call_done("Allocate", &request);
-        self.area.changed(ino);
-        result
+        self.data.allocate(ino, mode, (offset, len))
     }
 
     fn seek(&self, ino: InodeId, offset: u64, whence: u8) -> Result<u64, Refused> {
-        self.area.hand_on(ino)?;
-        match self.area.call(&NodeRequest::Seek { ino, offset, whence })?.message {
-            NodeReply::Offset(found) => Ok(found),
-            other => Err(LinkError::unexpected("Seek", &other).into()),
-        }
+        self.data.seek(ino, offset, whence)
     }
 
     fn copy_range(
@@ -553,17 +385,15 @@ impl Volume for AreaVolume {
         to: (InodeId, u64),
         len: u64,
     ) -> Result<u32, Refused> {
-        self.area.copy_range(from, to, len)
+        self.data.copy_range(from, to, len)
     }
 
     fn sync(&self, ino: InodeId, data_only: bool) -> Result<(), Refused> {
-        self.area.hand_on(ino)?;
-        self.area.lost.check(ino)?;
-        self.area.call_done("Fsync", &NodeRequest::Fsync { ino, data_only })
+        self.data.sync(ino, data_only)
     }
 
     fn xattr(&self, ino: InodeId, name: &[u8]) -> Result<Vec<u8>, Refused> {
-        match self.area.call(&NodeRequest::GetXattr { ino, name: name.to_vec() })?.message {
+        match self.requests.call(&NodeRequest::GetXattr { ino, name: name.to_vec() })?.message {
             NodeReply::Value(value) => Ok(value),
             other => Err(LinkError::unexpected("GetXattr", &other).into()),
         }
@@ -578,13 +408,13 @@ impl Volume for AreaVolume {
     ) -> Result<(), Refused> {
         let (name, value) = (name.to_vec(), value.to_vec());
         let request = NodeRequest::SetXattr { ino, name, value, mode };
-        let result = self.area.call_done("SetXattr", &request);
-        self.area.changed(ino);
+        let result = self.requests.call_done("SetXattr", &request);
+        self.known.changed(ino);
         result
     }
 
     fn list_xattrs(&self, ino: InodeId) -> Result<Vec<Name>, Refused> {
-        match self.area.call(&NodeRequest::ListXattr { ino })?.message {
+        match self.requests.call(&NodeRequest::ListXattr { ino })?.message {
             NodeReply::Names(names) => Ok(names),
             other => Err(LinkError::unexpected("ListXattr", &other).into()),
         }
@@ -592,8 +422,8 @@ impl Volume for AreaVolume {
 
     fn remove_xattr(&self, ino: InodeId, name: &[u8]) -> Result<(), Refused> {
         let request = NodeRequest::RemoveXattr { ino, name: name.to_vec() };
-        let result = self.area.call_done("RemoveXattr", &request);
-        self.area.changed(ino);
+        let result = self.requests.call_done("RemoveXattr", &request);
+        self.known.changed(ino);
         result
     }
 
@@ -602,17 +432,17 @@ impl Volume for AreaVolume {
     }
 
     fn recorded(&self, ino: InodeId, step: RecordedStep) -> Result<(), Refused> {
-        self.area.hand_on(ino)?;
+        self.gatherer.hand_on(ino)?;
         let request = NodeRequest::Recorded { ino, step };
-        let result = self.area.call_done("Recorded", &request);
-        self.area.changed(ino);
+        let result = self.requests.call_done("Recorded", &request);
+        self.known.changed(ino);
         result
     }
 
     fn explain(&self, ino: InodeId) -> Result<(Explained, LocalUse), Refused> {
-        let _kept = self.area.hand_on_untold(ino);
-        match self.area.call(&NodeRequest::Explain { ino })?.message {
-            NodeReply::Explained(explained) => Ok((*explained, self.area.local_use(ino))),
+        let _kept = self.gatherer.hand_on_untold(ino);
+        match self.requests.call(&NodeRequest::Explain { ino })?.message {
+            NodeReply::Explained(explained) => Ok((*explained, self.known.local_use(ino))),
             other => Err(LinkError::unexpected("Explain", &other).into()),
         }
     }

@@ -1,8 +1,13 @@
 //! A directory of Gfarm, shown as it is: names from the metadata server, bytes on this host by the kernel alone.
 //!
-//! Here: the contract [`Volume`] for it. Rooms: [`nodes`] (inodes and paths), [`open_file`] (what is open of a file; decisions),
-//! [`opens`] (opening, closing, telling), [`data`] (bytes), [`names`] (names and attributes), [`listings`], [`look_ahead`] (many looks
-//! in one directory), [`bursts`] (many files without bytes), [`closer`].
+//! Here: the contract [`Volume`] for it. Each part owns its state, and knows only parts above it in this list:
+//!
+//! - [`nodes`]: inodes and paths; [`open_file`]: what is open of a file (decisions); [`shown`]: attributes;
+//! - [`listings`]; [`look_ahead`]: many looks in one directory; [`bursts`]: many files without bytes;
+//! - [`metadata`]: what the metadata server is asked;
+//! - [`opens`]: opening, closing, telling, with the threads of [`closer`];
+//! - [`data`]: bytes; [`names`]: names and attributes.
+//!
 //! Not here: libgfarm (`hayase_tier::gfarm_lane`), FUSE (`hayase_fuse`).
 //!
 //! Close-to-open between hosts: close(2) of a writer returns when the metadata server knows size and time, and open(2)
@@ -19,29 +24,30 @@ mod data;
 mod fake;
 mod listings;
 mod look_ahead;
+mod metadata;
 mod names;
 mod nodes;
 mod open_file;
 mod opens;
+mod shown;
 #[cfg(test)]
 mod tests;
 
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 
 use hayase_layout::InodeId;
-use hayase_tier::gfarm_lane::{Answer, Lanes, Lost, Request, Time};
+use hayase_tier::gfarm_lane::{Answer, Lanes, Lost, Request};
 use hayase_wire::message::{
     Access, AreaUse, Attr, DirEntry, Entry, Explained, Grants, MetaChange, Name, NewNode, Refused,
     XattrMode,
 };
 
-use self::bursts::Bursts;
-use self::closer::Closer;
-use self::listings::Listings;
-use self::look_ahead::LookAhead;
-use self::nodes::Nodes;
+use self::data::Data;
+use self::metadata::Metadata;
+use self::names::Names;
+use self::opens::Opens;
 use super::{FileOpen, Found, KernelCaches, Listed, LocalUse, OpenWish, Volume};
-use crate::grants::{Moments, Stamp};
+use crate::grants::Stamp;
 use crate::open_file::Class;
 
 /// Largest read: the kernel's largest request.
@@ -52,23 +58,19 @@ const SEEK_HOLE: u8 = 4;
 
 /// See the module.
 #[derive(Debug)]
-pub struct GfarmVolume(Arc<Inner>);
+pub struct GfarmVolume(Arc<Parts>);
 
-struct Inner {
-    lanes: Lanes,
-    nodes: Nodes,
-    listings: Listings,
-    look_ahead: LookAhead,
-    bursts: Bursts,
-    closer: Arc<Closer>,
-    kernel: OnceLock<Arc<dyn KernelCaches>>,
-    /// What is told may be kept for a while; opens look whether it is still so.
-    stamp: Stamp,
+/// The parts.
+struct Parts {
+    metadata: Arc<Metadata>,
+    opens: Arc<Opens>,
+    data: Arc<Data>,
+    names: Names,
 }
 
-impl std::fmt::Debug for Inner {
+impl std::fmt::Debug for Parts {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Inner").field("lanes", &self.lanes).finish_non_exhaustive()
+        f.debug_struct("Parts").field("lanes", self.metadata.lanes()).finish_non_exhaustive()
     }
 }
 
@@ -82,23 +84,20 @@ impl GfarmVolume {
         let (Answer::Stat(root), _) = lanes.call(&stat, &[]).map_err(refused)? else {
             return Err(Refused::because(libc::EIO, "no attributes came"));
         };
-        let inner = Arc::new(Inner {
-            lanes,
-            nodes: Nodes::new(path, root),
-            listings: Listings::default(),
-            look_ahead: LookAhead::default(),
-            bursts: Bursts::default(),
-            closer: Arc::default(),
-            kernel: OnceLock::new(),
-            stamp: Moments::default().now(),
-        });
-        Closer::start(&inner).map_err(|error| opens::system(&error))?;
-        Ok(Self(inner))
+        let metadata = Arc::new(Metadata::new(lanes, path, root));
+        let opens = Opens::start(Arc::clone(&metadata)).map_err(|error| opens::system(&error))?;
+        let data = Arc::new(Data { metadata: Arc::clone(&metadata), opens: Arc::clone(&opens) });
+        let names = Names {
+            metadata: Arc::clone(&metadata),
+            opens: Arc::clone(&opens),
+            data: Arc::clone(&data),
+        };
+        Ok(Self(Arc::new(Parts { metadata, opens, data, names })))
     }
 
     /// Returns when everything that was released is closed. Nothing may be asked afterwards.
     pub fn drain(&self) {
-        self.0.closer.drain();
+        self.0.opens.drain();
     }
 }
 
@@ -112,60 +111,22 @@ fn refused(lost: Lost) -> Refused {
     Refused::because(lost.errno, lost.text)
 }
 
-impl Inner {
-    /// Of an inode whose name is gone, on another host: the kernel looks the name up again, and is told what is true
-    /// then.
-    fn gone(&self, why: Refused) -> Refused {
-        if why.errno != libc::ENOENT {
-            return why;
-        }
-        self.look_ahead.changed();
-        Refused { errno: libc::ESTALE, ..why }
-    }
-
-    /// Another host put something else under the name of an inode: the same.
-    fn replaced(&self, why: &str) -> Refused {
-        self.look_ahead.changed();
-        Refused::because(libc::ESTALE, why)
-    }
-
-    fn names_changed(&self, directories: &[InodeId]) {
-        for dir in directories {
-            self.listings.changed(*dir);
-            if let Ok(dir) = self.nodes.get(*dir) {
-                dir.lock().changed();
-            }
-        }
-        self.look_ahead.changed();
-    }
-
-    /// A new file in `dir`, which has changed at the same moment, by the metadata server's clock.
-    fn file_was_made(&self, dir: InodeId, when: Time) {
-        self.listings.changed(dir);
-        if let Ok(dir) = self.nodes.get(dir) {
-            dir.lock().file_was_made(when);
-        }
-        self.look_ahead.changed();
-    }
-}
-
 impl Volume for GfarmVolume {
     fn attach(&self, kernel: Arc<dyn KernelCaches>) {
-        // Once per mount.
-        let _ = self.0.kernel.set(kernel);
+        self.0.opens.attach(kernel);
     }
 
     fn lookup(&self, parent: InodeId, name: &[u8]) -> Result<Found, Refused> {
-        self.0.lookup(parent, name)
+        self.0.names.lookup(parent, name)
     }
 
     fn attributes(&self, ino: InodeId) -> Result<Found, Refused> {
-        self.0.attributes(ino)
+        self.0.names.attributes(ino)
     }
 
     fn lasting_attributes(&self, ino: InodeId) -> Result<Attr, Refused> {
-        let node = self.0.nodes.get(ino)?;
-        Ok(self.0.found(&node).attr)
+        let node = self.0.metadata.nodes().get(ino)?;
+        Ok(self.0.metadata.found(&node).attr)
     }
 
     fn may_keep(&self, _ino: InodeId, stamp: Stamp) -> bool {
@@ -173,27 +134,27 @@ impl Volume for GfarmVolume {
     }
 
     fn forgotten(&self, ino: InodeId) {
-        self.0.nodes.forget(ino);
+        self.0.metadata.nodes().forget(ino);
     }
 
     fn set_attributes(&self, ino: InodeId, change: &MetaChange) -> Result<Found, Refused> {
-        self.0.set_attributes(ino, change)
+        self.0.names.set_attributes(ino, change)
     }
 
     fn make(&self, node: NewNode) -> Result<Found, Refused> {
-        self.0.make(&node)
+        self.0.names.make(&node)
     }
 
     fn create(&self, node: NewNode, wish: OpenWish) -> Result<(Found, FileOpen), Refused> {
-        self.0.create(&node, wish)
+        self.0.opens.create(&node, wish)
     }
 
     fn link(&self, ino: InodeId, parent: InodeId, name: &[u8]) -> Result<Found, Refused> {
-        self.0.link(ino, parent, name)
+        self.0.names.link(ino, parent, name)
     }
 
     fn remove(&self, parent: InodeId, name: &[u8], directory: bool) -> Result<(), Refused> {
-        self.0.remove(parent, name, directory)
+        self.0.names.remove(parent, name, directory)
     }
 
     fn rename(
@@ -203,11 +164,11 @@ impl Volume for GfarmVolume {
         no_replace: bool,
         exchange: bool,
     ) -> Result<(), Refused> {
-        self.0.rename(&from, &to, no_replace || exchange)
+        self.0.names.rename(&from, &to, no_replace || exchange)
     }
 
     fn read_link(&self, ino: InodeId) -> Result<Vec<u8>, Refused> {
-        self.0.read_link(ino)
+        self.0.names.read_link(ino)
     }
 
     fn list(
@@ -217,8 +178,9 @@ impl Volume for GfarmVolume {
         bytes: u32,
         plus: bool,
     ) -> Result<Vec<Listed>, Refused> {
-        let inner = &self.0;
-        let entries = inner.listings.get(dir, cookie, || inner.entries(dir, usize::MAX))?;
+        let metadata = &self.0.metadata;
+        let fetch = || metadata.entries(dir, usize::MAX);
+        let entries = metadata.listings().get(dir, cookie, fetch)?;
         let start = entries.partition_point(|(at, ..)| *at <= cookie);
         let (mut used, mut listed, mut last) = (0, Vec::new(), None);
         for (at, name, stat) in &entries[start..] {
@@ -228,21 +190,21 @@ impl Volume for GfarmVolume {
             (used, last) = (used + name.len(), Some(*at));
             let (ino, attr) = match plus {
                 true => {
-                    let node = inner.nodes.seen(dir, name, *stat);
-                    (node.ino, inner.found(&node).attr)
+                    let node = metadata.nodes().seen(dir, name, *stat);
+                    (node.ino, metadata.found(&node).attr)
                 }
-                false => (InodeId(stat.ino), names::attr(InodeId(stat.ino), stat)),
+                false => (InodeId(stat.ino), shown::attr(InodeId(stat.ino), stat)),
             };
             let kind = attr.kind;
             let entry = plus.then_some(Entry { attr, grants: Grants::NONE });
             let entry = DirEntry { cookie: *at, name: name.clone(), ino, kind, entry };
-            listed.push(Listed { entry, stamp: inner.stamp });
+            listed.push(Listed { entry, stamp: metadata.stamp() });
         }
         Ok(listed)
     }
 
     fn open(&self, ino: InodeId, wish: OpenWish) -> Result<FileOpen, Refused> {
-        self.0.open(ino, wish)
+        self.0.opens.open(ino, wish)
     }
 
     fn has_layouts(&self) -> bool {
@@ -254,11 +216,11 @@ impl Volume for GfarmVolume {
     }
 
     fn closed(&self, ino: InodeId) -> Result<(), Refused> {
-        self.0.closed(ino)
+        self.0.opens.closed(ino)
     }
 
     fn release(&self, ino: InodeId, access: Access) {
-        self.0.release(ino, access);
+        self.0.opens.release(ino, access);
     }
 
     fn read(
@@ -268,16 +230,16 @@ impl Volume for GfarmVolume {
         len: u32,
         sink: &mut dyn FnMut(&[u8]),
     ) -> Result<(), Refused> {
-        sink(&self.0.read(ino, offset, len)?);
+        sink(&self.0.data.read(ino, offset, len)?);
         Ok(())
     }
 
     fn write(&self, ino: InodeId, offset: u64, data: &[u8]) -> Result<u32, Refused> {
-        self.0.write(ino, offset, data)
+        self.0.data.write(ino, offset, data)
     }
 
     fn append(&self, ino: InodeId, data: &[u8]) -> Result<u32, Refused> {
-        self.0.append(ino, data)
+        self.0.data.append(ino, data)
     }
 
     fn transfer_bytes(&self) -> usize {
@@ -285,7 +247,7 @@ impl Volume for GfarmVolume {
     }
 
     fn allocate(&self, ino: InodeId, mode: i32, offset: u64, len: u64) -> Result<(), Refused> {
-        self.0.allocate(ino, mode, offset, len)
+        self.0.data.allocate(ino, mode, offset, len)
     }
 
     /// Holes are told of no file.
@@ -309,11 +271,11 @@ impl Volume for GfarmVolume {
     }
 
     fn sync(&self, ino: InodeId, _data_only: bool) -> Result<(), Refused> {
-        self.0.sync(ino)
+        self.0.data.sync(ino)
     }
 
     fn xattr(&self, ino: InodeId, name: &[u8]) -> Result<Vec<u8>, Refused> {
-        self.0.xattr(ino, name)
+        self.0.names.xattr(ino, name)
     }
 
     fn set_xattr(
@@ -323,24 +285,24 @@ impl Volume for GfarmVolume {
         value: &[u8],
         mode: XattrMode,
     ) -> Result<(), Refused> {
-        self.0.set_xattr(ino, name, value, mode)
+        self.0.names.set_xattr(ino, name, value, mode)
     }
 
     fn list_xattrs(&self, ino: InodeId) -> Result<Vec<Name>, Refused> {
-        self.0.xattrs(ino)
+        self.0.names.xattrs(ino)
     }
 
     fn remove_xattr(&self, ino: InodeId, name: &[u8]) -> Result<(), Refused> {
-        self.0.remove_xattr(ino, name)
+        self.0.names.remove_xattr(ino, name)
     }
 
     fn usage(&self) -> Result<AreaUse, Refused> {
-        self.0.usage()
+        self.0.names.usage()
     }
 
     fn explain(&self, ino: InodeId) -> Result<(Explained, LocalUse), Refused> {
-        let node = self.0.nodes.get(ino)?;
-        let attr = self.0.found(&node).attr;
+        let node = self.0.metadata.nodes().get(ino)?;
+        let attr = self.0.metadata.found(&node).attr;
         let state = node.lock();
         let count = |write| {
             let slots = state.file.slots.iter().filter(|slot| slot.access.write == write);

@@ -8,7 +8,7 @@ use hayase_client::volume::Volume;
 use hayase_layout::InodeId;
 use hayase_wire::message::{Lock, LockKind, LockRange};
 
-use super::Shared;
+use crate::closes::Closes;
 use crate::errno::errno;
 
 /// The last byte of a range without an end, as the kernel says it (`OFFSET_MAX`).
@@ -44,7 +44,17 @@ impl LockWish {
     }
 }
 
-impl Shared {
+/// Locks of processes, and which end with a close.
+pub(crate) struct Locks {
+    volume: Arc<dyn Volume>,
+    closes: Arc<Closes>,
+}
+
+impl Locks {
+    pub(crate) fn new(volume: Arc<dyn Volume>, closes: Arc<Closes>) -> Self {
+        Self { volume, closes }
+    }
+
     pub(crate) fn setlk(
         &self,
         ino: InodeId,
@@ -95,11 +105,12 @@ impl Shared {
 
     /// A process has closed a descriptor of the file, or a locked open file is closed for good.
     pub(crate) fn unlock_all(&self, ino: InodeId, owner: LockOwner, reply: ReplyEmpty) {
-        self.give_up_locks(ino, owner);
+        self.give_up(ino, owner);
         reply.ok();
     }
 
-    pub(crate) fn give_up_locks(&self, ino: InodeId, owner: LockOwner) {
+    /// The locks of `owner` end.
+    pub(crate) fn give_up(&self, ino: InodeId, owner: LockOwner) {
         give_up(&*self.volume, ino, owner);
         self.closes.ended(ino, owner);
     }

@@ -41,18 +41,18 @@ impl Shared {
     pub(crate) fn closed(&self, ino: InodeId, owner: LockOwner, reply: ReplyEmpty) {
         match self.volume.closed(ino) {
             Ok(()) if self.volume.may_hold_locks(ino, owner.0) => {
-                self.unlock_all(ino, owner, reply);
+                self.locks.unlock_all(ino, owner, reply);
             }
             Ok(()) => reply.ok(),
             Err(refused) => {
-                self.give_up_locks(ino, owner);
+                self.locks.give_up(ino, owner);
                 reply.error(errno(&refused));
             }
         }
     }
 
     /// The home is notified later, with others; it is waited for only to have what was gathered. Gives back whose locks end
-    /// with it, for [`Shared::give_up_locks`].
+    /// with it, for [`crate::ops::locks::Locks::give_up`].
     pub(crate) fn release(
         &self,
         ino: InodeId,

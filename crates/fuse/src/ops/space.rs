@@ -1,9 +1,11 @@
 //! Room, durability, holes, copies.
 
+use std::sync::Arc;
+
 use fuser::{ReplyEmpty, ReplyLseek, ReplyStatfs, ReplyWrite};
+use hayase_client::volume::Volume;
 use hayase_layout::InodeId;
 
-use super::Shared;
 use super::link::reply_empty;
 use crate::errno::errno;
 use crate::limits::NAME_BYTES_MAX;
@@ -11,7 +13,16 @@ use crate::limits::NAME_BYTES_MAX;
 /// Unit of statfs(2).
 const BLOCK_BYTES: u32 = 4096;
 
-impl Shared {
+/// Requests that only the volume answers.
+pub(crate) struct Space {
+    volume: Arc<dyn Volume>,
+}
+
+impl Space {
+    pub(crate) fn new(volume: Arc<dyn Volume>) -> Self {
+        Self { volume }
+    }
+
     pub(crate) fn statfs(&self, reply: ReplyStatfs) {
         match self.volume.usage() {
             Ok(usage) => {

@@ -9,6 +9,8 @@
 //! None is listed, so copying tools leave them alone.
 //! Access control lists (`system.posix_acl_*`) come with the attributes; all other names of the system are refused.
 
+use std::sync::Arc;
+
 use fuser::{ReplyEmpty, ReplyXattr};
 use hayase_client::open_file::Class;
 use hayase_client::volume::{LocalUse, Volume};
@@ -19,9 +21,10 @@ use hayase_wire::message::{
 };
 use serde_json::json;
 
-use super::Shared;
 use super::link::reply_empty;
 use crate::errno::errno;
+use crate::granted::Granted;
+use crate::notify::Kernel;
 use crate::passthrough::PassthroughState;
 use crate::set_ids::Caller;
 
@@ -29,7 +32,18 @@ const EXPLAIN: &[u8] = b"user.hayase.explain";
 const LAYOUT: &[u8] = b"user.hayase.layout";
 const PUBLISHED: &[u8] = b"user.hayase.published";
 
-impl Shared {
+/// Reads and sets extended attributes.
+pub(crate) struct Xattrs {
+    volume: Arc<dyn Volume>,
+    kernel: Arc<Kernel>,
+    granted: Arc<Granted>,
+}
+
+impl Xattrs {
+    pub(crate) fn new(volume: Arc<dyn Volume>, kernel: Arc<Kernel>, granted: Arc<Granted>) -> Self {
+        Self { volume, kernel, granted }
+    }
+
     /// `size` 0 asks for the length.
     pub(crate) fn getxattr(&self, ino: InodeId, name: &Name, size: u32, reply: ReplyXattr) {
         let value = match name.as_slice() {

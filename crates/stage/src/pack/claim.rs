@@ -11,7 +11,7 @@ use hayase_tier::Precondition;
 use ring::rand::SecureRandom;
 
 use super::PackError;
-use super::set::{Found, look, put, remove};
+use super::contents::{Found, look, put, remove};
 use crate::Place;
 
 /// What people find in it.
@@ -28,14 +28,6 @@ pub(super) struct Claim<'a> {
     /// That of the index which the writer began with.
     before: u64,
     is_sealed: bool,
-}
-
-/// Generation of a claim, from the object's name without its extension.
-pub(super) fn parse(stem: &[u8]) -> Option<u64> {
-    let digits = stem.strip_prefix(b"claim-").filter(|digits| digits.len() == 33)?;
-    let (generation, token) = std::str::from_utf8(digits).ok()?.split_once('-')?;
-    u64::from_str_radix(token, 16).ok()?;
-    u64::from_str_radix(generation, 16).ok()
 }
 
 impl<'a> Claim<'a> {

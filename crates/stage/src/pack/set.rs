@@ -9,12 +9,13 @@ use std::io::BufReader;
 use std::time::{Duration, SystemTime};
 
 use hayase_layout::ByteCount;
-use hayase_tier::{Attributes, EntryKind, ListRequest, Precondition, TierError};
+use hayase_tier::{Precondition, TierError};
 use ring::rand::SecureRandom;
 
-use super::claim::{self, Claim};
+use super::claim::Claim;
+use super::contents::{Found, look, put, remove};
 use super::index::{Index, PackId};
-use super::object::{DIRECTORY, ObjectReader, ObjectStream, ObjectWriter, file_name, key_of};
+use super::object::{ObjectReader, ObjectStream, ObjectWriter, file_name, key_of};
 use super::writer::object_name;
 use super::{DataKey, MasterKey, PackError, PackReader};
 use crate::Place;
@@ -47,20 +48,6 @@ pub struct PackSet {
     pub index: Index,
 }
 
-/// What lies in the directory of a set.
-#[derive(Default)]
-pub(super) struct Found {
-    /// Highest first; and whether it is sealed.
-    pub(super) generations: Vec<(u64, bool)>,
-    /// Generations that somebody claimed, and the names of the objects that say so.
-    pub(super) claims: Vec<(u64, String)>,
-    packs: Vec<(PackId, bool, SystemTime)>,
-    /// When the latest index was written, by the storage's clock.
-    indexed: Option<SystemTime>,
-    has_key: bool,
-    has_begun: bool,
-}
-
 /// What was written before that time is nobody's work of `now`.
 fn leftover_before(now: SystemTime) -> SystemTime {
     now.checked_sub(LEFTOVER_AGE).unwrap_or(SystemTime::UNIX_EPOCH)
@@ -68,64 +55,6 @@ fn leftover_before(now: SystemTime) -> SystemTime {
 
 fn index_name(generation: u64) -> String {
     format!("index-{generation:016x}")
-}
-
-pub(super) fn look(place: &Place) -> Result<Found, PackError> {
-    let prefix = [place.prefix(), DIRECTORY.as_bytes(), b"/"].concat();
-    let mut found = Found::default();
-    let mut request = ListRequest::one_level(prefix.clone());
-    loop {
-        let page = place.tier.list(&request)?;
-        for entry in page.entries {
-            let EntryKind::Object(meta) = entry.kind else { continue };
-            let name = &entry.name[prefix.len()..];
-            found.take(name, meta.mtime);
-        }
-        let Some(next) = page.next else { break };
-        request = request.continued(next);
-    }
-    found.generations.sort_unstable();
-    found.generations.reverse();
-    Ok(found)
-}
-
-impl Found {
-    fn take(&mut self, name: &[u8], mtime: SystemTime) {
-        let (stem, is_sealed) = match (name.strip_suffix(b".sealed"), name) {
-            (Some(stem), _) => (stem, true),
-            (None, b"key.json") => {
-                self.has_key = true;
-                return;
-            }
-            (None, b"begun") => {
-                self.has_begun = true;
-                return;
-            }
-            (None, name) => match name.strip_suffix(b".tar").or(name.strip_suffix(b".txt")) {
-                Some(stem) => (stem, false),
-                None => return,
-            },
-        };
-        if let Some(id) = stem.strip_prefix(b"pack-").and_then(PackId::parse) {
-            self.packs.push((id, is_sealed, mtime));
-        } else if let Some(digits) = stem.strip_prefix(b"index-").filter(|d| d.len() == 16) {
-            let number = std::str::from_utf8(digits).ok();
-            let number = number.and_then(|digits| u64::from_str_radix(digits, 16).ok());
-            self.indexed = self.indexed.max(Some(mtime));
-            self.generations.extend(number.map(|number| (number, is_sealed)));
-        } else if let Some(generation) = claim::parse(stem) {
-            self.claims.push((generation, String::from_utf8_lossy(name).into_owned()));
-        }
-    }
-
-    fn is_nothing(&self) -> bool {
-        self.generations.is_empty() && self.packs.is_empty() && !self.has_key && !self.has_begun
-    }
-
-    /// Nothing says what counts of the packs, and nobody is about to say it.
-    fn is_lost(&self) -> bool {
-        !self.packs.is_empty() && self.generations.is_empty() && !self.has_begun
-    }
 }
 
 impl PackSet {
@@ -396,25 +325,5 @@ impl PackSet {
             return Err(PackError::KeyUnexpected { place: self.place.describe() });
         };
         put(&self.place, KEY_OBJECT, &key.wrap(master, random)?, Precondition::Any)
-    }
-}
-
-pub(super) fn put(
-    place: &Place,
-    name: &str,
-    bytes: &[u8],
-    precondition: Precondition,
-) -> Result<(), PackError> {
-    let mut upload = place.tier.begin(&key_of(place, name)?, Attributes::default())?;
-    upload.write_at(0, bytes)?;
-    upload.commit(precondition)?;
-    Ok(())
-}
-
-/// Removes an object; somebody else may have done it.
-pub(super) fn remove(place: &Place, name: &str) -> Result<(), PackError> {
-    match place.tier.delete(&key_of(place, name)?) {
-        Ok(()) | Err(TierError::Missing { .. }) => Ok(()),
-        Err(error) => Err(error.into()),
     }
 }

@@ -5,20 +5,19 @@
 //! what is copied, so a first copy asks nothing; one that finds a file of the same size at the target asks
 //! once for it, on a stream.
 
-use std::sync::Mutex;
-use std::sync::PoisonError;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use hayase_tier::{Attributes, Key, ObjectMeta, Reader, TierError};
 
-use super::Shared;
+use super::report::Report;
+use super::retries::Retries;
 use crate::compare::{Hides, Rules, Step, decide};
 use crate::item::{Item, Kind};
 use crate::limits::LINK_BYTES_MAX;
 use crate::pack::PackError;
 use crate::plan::Task;
 use crate::source::Origin;
-use crate::{Place, Progress};
+use crate::{Options, Place};
 
 impl Place {
     /// A listing does not show what a file's writer said about it.
@@ -93,11 +92,37 @@ fn with_attributes(item: Item, attributes: Attributes) -> Item {
     }
 }
 
-impl Shared<'_> {
+/// Asks both sides of a name, and decides.
+pub(super) struct Asking<'a> {
+    source: &'a Place,
+    target: &'a Place,
+    options: &'a Options,
+    report: &'a Report<'a>,
+    retries: &'a Retries<'a>,
+    /// Files about which objects were asked.
+    asked: AtomicU64,
+}
+
+impl<'a> Asking<'a> {
+    /// Of `source` and `target`.
+    pub(super) fn new(
+        (source, target): (&'a Place, &'a Place),
+        options: &'a Options,
+        report: &'a Report<'a>,
+        retries: &'a Retries<'a>,
+    ) -> Self {
+        Self { source, target, options, report, retries, asked: AtomicU64::new(0) }
+    }
+
+    /// Files about which objects were asked.
+    pub(super) fn count(&self) -> u64 {
+        self.asked.load(Ordering::Relaxed)
+    }
+
     /// What listings do not show of the two sides of one name.
     pub(super) fn hides(&self, origin: &Origin) -> Hides {
         Hides {
-            source: matches!(origin, Origin::Object(_)) && self.source.place().hides(),
+            source: matches!(origin, Origin::Object(_)) && self.source.hides(),
             target: self.options.packs.is_none() && self.target.hides(),
         }
     }
@@ -113,7 +138,7 @@ impl Shared<'_> {
         self.asked.fetch_add(1, Ordering::Relaxed);
         let hides = self.hides(origin);
         let ours = match origin {
-            Origin::Object(meta) if hides.source => self.source.place().told(item, *meta)?.0,
+            Origin::Object(meta) if hides.source => self.source.told(item, *meta)?.0,
             _ => item.clone(),
         };
         let (theirs, keeps_attributes) = match there.kind {
@@ -148,29 +173,21 @@ impl Shared<'_> {
         there: Option<ObjectMeta>,
     ) -> Result<Option<Task>, PackError> {
         let (item, step) = match self.listed_there(&task.item, there)? {
-            Some(target) => self.again(|| self.settle(&task.item, &task.origin, &target, there))?,
+            Some(target) => {
+                self.retries.again(|| self.settle(&task.item, &task.origin, &target, there))?
+            }
             None => (task.item.clone(), Step::Copy),
         };
-        let mut outcome = self.outcome();
         match step {
-            Step::Keep => outcome.summary.kept += 1,
-            Step::Spare => outcome.summary.spared += 1,
+            Step::Keep => self.report.kept(),
+            Step::Spare => self.report.spared(),
             _ => {
-                drop(outcome);
-                Progress::add(&self.progress.items_wanted, 1);
-                if step != Step::Attributes {
-                    Progress::add(&self.progress.bytes_wanted, item.bytes());
+                self.report.wanted(step, &item);
+                if !self.options.is_dry_run {
+                    return Ok(Some(Task { item, step, ..task }));
                 }
-                if self.options.is_dry_run {
-                    self.observer.would(step, &item);
-                    self.outcome().summary.copied += 1;
-                    return Ok(None);
-                }
-                return Ok(Some(Task { item, step, ..task }));
+                self.report.would(step, &item);
             }
-        }
-        if step == Step::Keep {
-            Progress::add(&self.progress.items_kept, 1);
         }
         Ok(None)
     }
@@ -199,37 +216,20 @@ impl Shared<'_> {
         }
     }
 
-    /// Directories whose attributes only their marks tell, each asked; those that can not be are told.
-    pub(super) fn told_directories(&self, listed: &[Item]) -> Vec<Item> {
-        let told = Mutex::new(Vec::with_capacity(listed.len()));
-        self.for_each_directory(listed, |directory| {
-            let item = self.again(|| Ok(self.source.place().told_directory(directory)?))?;
-            told.lock().unwrap_or_else(PoisonError::into_inner).push(item);
-            Ok(())
-        });
-        told.into_inner().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Does something for each of them, several at a time; failures are told.
-    pub(super) fn for_each_directory(
-        &self,
-        directories: &[Item],
-        act: impl Fn(&Item) -> Result<(), PackError> + Sync,
-    ) {
-        let next = Mutex::new(directories.iter());
-        let streams = self.gate.streams().min(directories.len());
-        std::thread::scope(|scope| {
-            for _ in 0..streams {
-                scope.spawn(|| {
-                    while !self.is_stopped() {
-                        let taken = next.lock().unwrap_or_else(PoisonError::into_inner).next();
-                        let Some(directory) = taken else { return };
-                        if let Err(error) = act(directory) {
-                            self.failed(&directory.name.to_string(), error);
-                        }
-                    }
-                });
-            }
-        });
+    /// The target holds the file already, as far as its attributes tell.
+    pub(super) fn is_there(&self, item: &Item) -> bool {
+        let Ok(key) = self.target.key(item.name.as_bytes()) else { return false };
+        let Ok(meta) = self.target.tier.stat(&key) else { return false };
+        let kind = Kind::File { bytes: meta.size.get() };
+        let listed = Item { kind, mode: item.mode, mtime: meta.mtime.into(), ..item.clone() };
+        let (there, keeps_attributes) = match self.target.hides() {
+            true => match self.target.told(&listed, Some(meta)) {
+                Ok(told) => told,
+                Err(_) => return false,
+            },
+            false => (listed, true),
+        };
+        let rules = Rules { overwrite: self.options.overwrite, keeps_attributes };
+        matches!(decide(item, Some(&there), rules), Step::Keep | Step::Attributes)
     }
 }

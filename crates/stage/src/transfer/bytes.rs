@@ -1,5 +1,4 @@
-//! Reading files of the source, so that a change under the reader and damage on the way are noticed, and
-//! the file is read again.
+//! A file of the source that is open: its bytes, and whether they are those that it had when it was opened.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -7,13 +6,14 @@ use std::sync::Arc;
 use hayase_tier::{Key, PartSums, PieceSink, Reader, TierError};
 use ring::digest::{SHA256, digest};
 
-use super::Shared;
 use super::asking::{file_of, link_of};
+use super::open_packs::OpenPacks;
+use crate::Place;
 use crate::item::Item;
-use crate::limits::{CHANGED_TRIES_MAX, LINK_BYTES_MAX};
+use crate::limits::LINK_BYTES_MAX;
 use crate::pack::{Codec, PackError, PackReader, Row};
 use crate::plan::Task;
-use crate::source::Origin;
+use crate::source::{Origin, Source};
 
 /// A file of the source, open.
 pub(super) enum Bytes {
@@ -36,14 +36,15 @@ pub(super) enum Version {
 
 impl Bytes {
     pub(super) fn open(
-        shared: &Shared<'_>,
+        source: &Source,
+        open_packs: &OpenPacks,
         task: &Task,
         version: Version,
     ) -> Result<Self, PackError> {
         if let Origin::Row(row) = &task.origin
-            && let (Some(at), Some(set)) = (row.location, shared.source.set())
+            && let (Some(at), Some(set)) = (row.location, source.set())
         {
-            let (pack, row) = (shared.open_packs.get(set, at.pack)?, row.clone());
+            let (pack, row) = (open_packs.get(set, at.pack)?, row.clone());
             return match at.codec {
                 Codec::Raw => Ok(Self::Entry { pack, row }),
                 Codec::Zstd => Ok(Self::Whole { data: pack.entry(&row)?, row }),
@@ -53,7 +54,7 @@ impl Bytes {
             Origin::Row(row) => Some(row.crc32c),
             Origin::Object(_) => None,
         };
-        let place = shared.source.place();
+        let place = source.place();
         let key = place.key(task.item.name.as_bytes())?;
         let reader = match &task.origin {
             Origin::Object(Some(meta))
@@ -85,7 +86,7 @@ impl Bytes {
     }
 
     /// The same where all of its bytes were read: they may be what a link says.
-    fn item_of(&self, listed: &Item, data: &[u8]) -> Result<Item, PackError> {
+    pub(super) fn item_of(&self, listed: &Item, data: &[u8]) -> Result<Item, PackError> {
         let item = self.item(listed)?;
         match self {
             Self::Object { reader, crc32c: None, .. }
@@ -116,7 +117,7 @@ impl Bytes {
     }
 
     /// How long it is.
-    fn len(&self, listed: &Item) -> u64 {
+    pub(super) fn len(&self, listed: &Item) -> u64 {
         match self {
             Self::Object { reader, crc32c: None, .. } => reader.meta().size.get(),
             _ => listed.bytes(),
@@ -230,8 +231,8 @@ impl Bytes {
 
     /// Fails when the file is no longer what was opened. Only a tree can be changed in place; a store
     /// replaces objects whole, and asking it would cost a request for each.
-    pub(super) fn check_unchanged(&self, shared: &Shared<'_>) -> Result<(), PackError> {
-        let tier = &shared.source.place().tier;
+    pub(super) fn check_unchanged(&self, place: &Place) -> Result<(), PackError> {
+        let tier = &place.tier;
         let Self::Object { reader, key, .. } = self else { return Ok(()) };
         if !tier.capabilities().tree {
             return Ok(());
@@ -244,52 +245,6 @@ impl Bytes {
     }
 }
 
-impl Shared<'_> {
-    /// A whole object of at most `bytes_max`, as it was at one moment; a link where it stands for one.
-    pub(super) fn read_object(
-        &self,
-        task: &Task,
-        bytes_max: u64,
-    ) -> Result<(Item, Vec<u8>), PackError> {
-        let mut version = Version::Listed;
-        self.until_whole(|| {
-            let bytes = Bytes::open(self, task, version);
-            // A version that was replaced since it was listed is not the one to insist on.
-            version = Version::Present;
-            let bytes = bytes?;
-            let len = bytes.len(&task.item);
-            if len > bytes_max {
-                return Err(PackError::Changed { name: task.item.name.to_string() });
-            }
-            let mut data = Vec::new();
-            bytes.read(0, usize::try_from(len).unwrap_or(usize::MAX), &mut data)?;
-            bytes.check_unchanged(self)?;
-            let item = bytes.item_of(&task.item, &data)?;
-            // What the store knows of it the tier compared.
-            bytes.check_row(&item, crate::checksum::of(&data))?;
-            Ok((item, data))
-        })
-    }
-
-    /// Reads a file by `read`, again and again while the tier is unreachable, and a few times where the
-    /// file changed meanwhile or did not come as it was stored.
-    pub(super) fn until_whole<T>(
-        &self,
-        mut read: impl FnMut() -> Result<T, PackError>,
-    ) -> Result<T, PackError> {
-        let mut tries = 1;
-        loop {
-            match self.again(&mut read) {
-                Err(error) if is_passing(&error) && tries < CHANGED_TRIES_MAX => {
-                    self.open_packs.clear();
-                    tries += 1;
-                }
-                answer => return answer,
-            }
-        }
-    }
-}
-
 /// Another read of the file may go well: it changed, or its bytes are not those that were stored.
 pub(super) fn is_passing(error: &PackError) -> bool {
     use PackError::{Changed, Damaged, Entry, Tier};
@@ -298,6 +253,7 @@ pub(super) fn is_passing(error: &PackError) -> bool {
         Changed { .. } | Damaged { .. } | Entry { .. } | Tier(TierError::Changed { .. })
     )
 }
+
 /// `len` bytes, of whatever value. A buffer that is too small goes before there is another: grown, both would be there.
 fn make_room(buffer: &mut Vec<u8>, len: usize) {
     if buffer.capacity() < len {

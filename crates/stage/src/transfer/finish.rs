@@ -1,54 +1,71 @@
 //! When everything has arrived: what is too much goes, directories get their attributes, the index is made.
 
 use std::collections::{HashMap, HashSet};
+use std::sync::{Mutex, PoisonError};
 use std::time::SystemTime;
 
-use hayase_tier::{Attributes, Key, TierError};
+use hayase_tier::{Key, TierError};
 use ring::rand::SecureRandom;
 
-use super::streams::attributes;
-use super::{Options, Outcome, Shared};
-use crate::item::{Item, Kind, Mtime};
+use super::gate::Gate;
+use super::in_the_way::{DIRECTORY_IS_FULL, DIRECTORY_WAITS};
+use super::later::Later;
+use super::next_index::{Entries, NextIndex};
+use super::pool::Pool;
+use super::reading::Reading;
+use super::report::Report;
+use super::writing::Writing;
+use crate::item::{Item, Kind};
 use crate::limits::UPLOAD_AGE;
-use crate::pack::{DIRECTORY, Index, PackError, PackId, PackSet, Row};
+use crate::pack::{DIRECTORY, Index, PackError, PackSet, Row};
+use crate::plan::{Planner, Task};
 use crate::walk::{Met, Walk};
-use crate::way::Way;
-use crate::{Overwrite, Place};
+use crate::{Options, Overwrite, Place, Summary};
 
-impl Shared<'_> {
+/// What happens after all units were worked on.
+pub(super) struct Finish<'a> {
+    pub(super) options: &'a Options,
+    pub(super) gate: &'a Gate,
+    pub(super) pool: &'a Pool<'a>,
+    pub(super) reading: &'a Reading<'a>,
+    pub(super) writing: &'a Writing<'a>,
+    pub(super) next_index: &'a NextIndex,
+    pub(super) report: &'a Report<'a>,
+}
+
+impl Finish<'_> {
     /// Removals (none when something is missing), and attributes of directories.
-    pub(super) fn finish(&self) -> Result<(), PackError> {
-        self.remove()?;
-        self.make_waiting()?;
+    pub(super) fn finish(&self, later: Later) -> Result<(), PackError> {
+        let Later { mut directories, marked, removals, waiting } = later;
+        self.remove(&removals)?;
+        self.make_waiting(waiting)?;
         if self.options.is_dry_run {
             return Ok(());
         }
         // Of a copy that ended early some may be resumed, however old.
-        if !self.is_stopped() && !self.is_before_others() {
+        if !self.report.is_stopped() && !self.is_before_others() {
             self.sweep();
         }
         if self.options.packs.is_some() {
             return Ok(());
         }
-        let marked = std::mem::take(&mut self.outcome().marked);
-        let mut directories = std::mem::take(&mut self.outcome().directories);
         directories.extend(self.told_directories(&marked));
-        if self.target.tier.tree().is_none() {
-            self.for_each_directory(&directories, |directory| self.mark_again(directory));
+        if self.writing.place().tier.tree().is_none() {
+            self.for_each_directory(&directories, |directory| self.writing.mark_again(directory));
             return Ok(());
         }
         // The deepest first: setting one changes nothing above it, making names in it would.
         directories.sort_by(|a, b| b.order(a));
         for directory in directories {
-            if let Err(error) = self.date_directory(&directory) {
-                self.failed(&directory.name.to_string(), error);
+            if let Err(error) = self.writing.date_directory(&directory) {
+                self.report.failed(&directory.name.to_string(), error);
             }
         }
         Ok(())
     }
 
     /// Other nodes have shares of the same target, and may come late to what is unfinished there: to remove it is
-    /// left to the complete copy that follows. Who copies all directories has a target of its own.
+    /// left to the complete copy that follows. A node that copies all directories has a target of its own.
     fn is_before_others(&self) -> bool {
         self.options.share.is_some_and(|share| !share.directories)
     }
@@ -58,105 +75,113 @@ impl Shared<'_> {
         let packs = format!("{DIRECTORY}/");
         let below = if self.options.packs.is_some() { packs.as_bytes() } else { b"" };
         let before = SystemTime::now().checked_sub(UPLOAD_AGE).unwrap_or(SystemTime::UNIX_EPOCH);
+        let target = self.writing.place();
         // They are hidden from everybody: what can not be removed now is no failure of this transfer.
-        let _ = self.target.tier.sweep(&[self.target.prefix(), below].concat(), before);
-    }
-
-    /// The mark that a store has of a directory says what the source does.
-    fn mark_again(&self, directory: &Item) -> Result<(), PackError> {
-        let Some(marks) = self.target.tier.marks() else { return Ok(()) };
-        let there = self.again(|| Ok(self.target.told_directory(directory)?))?;
-        if there.mode == directory.mode && there.mtime == directory.mtime {
-            return Ok(());
-        }
-        let key = self.target.key(directory.name.as_bytes())?;
-        self.again(|| Ok(marks.mark_directory(&key, attributes(directory))?))
-    }
-
-    fn date_directory(&self, directory: &Item) -> Result<(), PackError> {
-        let Some(tree) = self.target.tier.tree() else { return Ok(()) };
-        let key = self.target.key(directory.name.as_bytes())?;
-        let there = tree.directory(&key)?;
-        let is_same = there.mode == directory.mode && Mtime::from(there.mtime) == directory.mtime;
-        if !is_same {
-            tree.set_directory(&key, attributes(directory))?;
-        }
-        Ok(())
+        let _ = target.tier.sweep(&[target.prefix(), below].concat(), before);
     }
 
     /// Removes what the source does not have, the deepest first.
-    fn remove(&self) -> Result<(), PackError> {
-        let removals = std::mem::take(&mut self.outcome().removals);
+    fn remove(&self, removals: &[Item]) -> Result<(), PackError> {
         let count = removals.len() as u64;
-        let is_complete = self.outcome().summary.is_complete();
-        if removals.is_empty() || !is_complete {
+        if removals.is_empty() || !self.report.is_complete() {
             return Ok(());
         }
         if let Some(max) = self.options.delete_max.filter(|&max| count > max) {
-            self.failed("--max-delete", PackError::TooManyRemovals { count, max });
+            self.report.failed("--max-delete", PackError::TooManyRemovals { count, max });
             return Ok(());
         }
         if self.options.is_dry_run {
-            removals.iter().for_each(|item| self.observer.would_remove(item));
-            self.outcome().summary.removed += count;
+            removals.iter().for_each(|item| self.report.would_remove(item));
+            self.report.removed(count);
             return Ok(());
         }
         if self.options.packs.is_some() {
-            let gone: HashSet<&Key> = removals.iter().map(|item| &item.name).collect();
-            let mut outcome = self.outcome();
-            outcome.former.retain(|(_, row)| !gone.contains(&row.item.name));
-            outcome.summary.removed = count;
+            self.next_index.remove(removals);
+            self.report.removed(count);
             return Ok(());
         }
         for item in removals.iter().rev() {
-            match self.remove_one(item) {
-                Ok(true) => self.outcome().summary.removed += 1,
+            match self.writing.remove(item) {
+                Ok(true) => self.report.removed(1),
                 Ok(false) => {}
-                Err(error) => self.failed(&item.name.to_string(), error),
+                Err(error) => self.report.failed(&item.name.to_string(), error),
             }
         }
         Ok(())
     }
 
-    /// `false` for a directory that stays, since something that was not selected is in it.
-    pub(super) fn remove_one(&self, item: &Item) -> Result<bool, PackError> {
-        let key = self.target.key(item.name.as_bytes())?;
-        let tier = &self.target.tier;
-        let removed = match (&item.kind, tier.tree()) {
-            (Kind::Link { .. }, Some(tree)) => tree.remove_link(&key),
-            (Kind::Directory, Some(tree)) => {
-                // A directory without the right to write keeps its names.
-                let writable = Attributes { mode: Some(item.mode | 0o700), mtime: None };
-                if item.mode & 0o700 != 0o700 {
-                    tree.set_directory(&key, writable)?;
-                }
-                match tree.remove_directory(&key) {
-                    Err(TierError::NotObject { .. }) => return Ok(false),
-                    other => other,
-                }
-            }
-            (Kind::Directory, None) => match tier.marks() {
-                Some(marks) => marks.unmark_directory(&key),
-                None => return Ok(false),
-            },
-            _ => tier.delete(&key),
-        };
-        match removed {
-            Ok(()) | Err(TierError::Missing { .. }) => Ok(true),
-            Err(error) => Err(error.into()),
+    /// Makes the files whose places directories held until now.
+    fn make_waiting(&self, waiting: Vec<Task>) -> Result<(), PackError> {
+        if waiting.is_empty() {
+            return Ok(());
         }
+        let why = match self.report.is_complete() {
+            true => DIRECTORY_IS_FULL,
+            false => DIRECTORY_WAITS,
+        };
+        let (mut ready, mut others) = (Vec::new(), Vec::new());
+        for task in waiting {
+            let is_held = self.writing.is_directory(&task.item.name)?;
+            let list = if is_held { &mut others } else { &mut ready };
+            list.push(task);
+        }
+        for task in others {
+            self.report.failed(&task.item.name.to_string(), PackError::InTheWay { why });
+        }
+        self.pool.run(|queue| {
+            let mut planner = Planner::new(None);
+            for task in ready {
+                planner.push(task).for_each(|work| queue.send(work));
+            }
+            planner.finish().into_iter().for_each(|work| queue.send(work));
+            Ok(())
+        })
+    }
+
+    /// Directories whose attributes only their marks tell, each asked; those that can not be are told.
+    fn told_directories(&self, listed: &[Item]) -> Vec<Item> {
+        let told = Mutex::new(Vec::with_capacity(listed.len()));
+        self.for_each_directory(listed, |directory| {
+            let item = self.reading.told_directory(directory)?;
+            told.lock().unwrap_or_else(PoisonError::into_inner).push(item);
+            Ok(())
+        });
+        told.into_inner().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Does something for each of them, several at a time; failures are told.
+    fn for_each_directory(
+        &self,
+        directories: &[Item],
+        act: impl Fn(&Item) -> Result<(), PackError> + Sync,
+    ) {
+        let next = Mutex::new(directories.iter());
+        let streams = self.gate.streams().min(directories.len());
+        std::thread::scope(|scope| {
+            for _ in 0..streams {
+                scope.spawn(|| {
+                    while !self.report.is_stopped() {
+                        let taken = next.lock().unwrap_or_else(PoisonError::into_inner).next();
+                        let Some(directory) = taken else { return };
+                        if let Err(error) = act(directory) {
+                            self.report.failed(&directory.name.to_string(), error);
+                        }
+                    }
+                });
+            }
+        });
     }
 }
 
 /// Makes the next index of what was kept and what is new; then loose objects that it no longer has go.
 pub(super) fn commit(
     set: &mut PackSet,
-    outcome: &mut Outcome,
+    (entries, is_complete): (Entries, bool),
     random: &dyn SecureRandom,
 ) -> Result<(), PackError> {
-    let index = index_of(outcome);
+    let index = entries.into_index();
     // Of a first copy of which nothing arrived there is nothing to tell.
-    let is_begun = set.has_index() || !index.rows.is_empty() || outcome.summary.is_complete();
+    let is_begun = set.has_index() || !index.rows.is_empty() || is_complete;
     if !set.needs(&index) || !is_begun {
         return Ok(());
     }
@@ -178,7 +203,7 @@ pub(super) fn commit(
 pub(super) fn remove_leftovers(
     set: &PackSet,
     options: &Options,
-    outcome: &mut Outcome,
+    summary: &mut Summary,
 ) -> Result<(), PackError> {
     let Some(packs) = options.packs.as_ref().filter(|packs| packs.lays_beside()) else {
         return Ok(());
@@ -203,7 +228,6 @@ pub(super) fn remove_leftovers(
         }
     }
     removals.retain(|name| !sets.iter().any(|set| name.as_bytes().starts_with(set)));
-    let summary = &mut outcome.summary;
     let count = summary.removed + removals.len() as u64;
     if let Some(max) = options.delete_max.filter(|&max| count > max && !removals.is_empty()) {
         return Err(PackError::TooManyRemovals { count, max });
@@ -238,11 +262,10 @@ fn remove_loose(place: &Place, name: &Key) -> Result<(), PackError> {
 
 /// Files that lie beside packs: all of them where everything is written over, else those that the present index
 /// does not name as they are now.
-pub(super) fn loose(set: &PackSet, overwrite: Overwrite, outcome: &mut Outcome) -> Index {
+pub(super) fn loose(set: &PackSet, overwrite: Overwrite, mut entries: Entries) -> Index {
     let is_loose = |row: &Row| row.location.is_none() && matches!(row.item.kind, Kind::File { .. });
-    outcome.rows.retain(|(_, row)| is_loose(row));
-    outcome.former.clear();
-    let mut index = index_of(outcome);
+    entries.retain(is_loose);
+    let mut index = entries.into_index();
     if overwrite == Overwrite::Always {
         return index;
     }
@@ -250,34 +273,4 @@ pub(super) fn loose(set: &PackSet, overwrite: Overwrite, outcome: &mut Outcome) 
     let known: HashMap<&Key, &Row> = known.map(|row| (&row.item.name, row)).collect();
     index.rows.retain(|row| known.get(&row.item.name) != Some(&row));
     index
-}
-
-/// In order, each name once, packs by name.
-fn index_of(outcome: &mut Outcome) -> Index {
-    let mut rows = std::mem::take(&mut outcome.rows);
-    let mut former = std::mem::take(&mut outcome.former);
-    let mut way = Way::default();
-    rows.iter().for_each(|(_, row)| way.add(&row.item));
-    former.retain(|(_, row)| !way.is_blocked_by(&row.item));
-    rows.append(&mut former);
-    rows.sort_by(|(_, a), (_, b)| a.item.order(&b.item));
-    rows.dedup_by(|later, first| {
-        let is_same = later.1.item.order(&first.1.item).is_eq();
-        if is_same {
-            std::mem::swap(later, first);
-        }
-        is_same
-    });
-    let mut ids: Vec<PackId> = rows.iter().filter_map(|(id, _)| *id).collect();
-    ids.sort_unstable();
-    ids.dedup();
-    let numbers: HashMap<PackId, u32> = ids.iter().copied().zip(0..).collect();
-    let packs = ids.iter().map(|id| outcome.lines[id]).collect();
-    let rows = rows.into_iter().map(|(id, mut row)| {
-        if let (Some(at), Some(id)) = (&mut row.location, id) {
-            at.pack = numbers[&id];
-        }
-        row
-    });
-    Index { packs, rows: rows.collect() }
 }

@@ -42,7 +42,6 @@ pub(super) struct Gate {
     /// It may be another one's turn to be given bytes, or there are more of them.
     bytes: Condvar,
     units: AtomicU64,
-    refusals: AtomicU64,
 }
 
 impl Gate {
@@ -57,7 +56,6 @@ impl Gate {
             room: Condvar::new(),
             bytes: Condvar::new(),
             units: AtomicU64::new(0),
-            refusals: AtomicU64::new(0),
         }
     }
 
@@ -140,17 +138,8 @@ impl Gate {
         self.units.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// A call found nobody, or was one too many.
-    pub(super) fn refused(&self) {
-        self.refusals.fetch_add(1, Ordering::Relaxed);
-    }
-
     pub(super) fn units(&self) -> u64 {
         self.units.load(Ordering::Relaxed)
-    }
-
-    pub(super) fn refusals(&self) -> u64 {
-        self.refusals.load(Ordering::Relaxed)
     }
 }
 

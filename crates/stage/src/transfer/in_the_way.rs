@@ -2,16 +2,13 @@
 //!
 //! Both are known while planning, so that a dry run tells what a real one does. Only `--delete` takes them
 //! away: a directory when everything else has arrived, as all that is removed, and then what waited for it is
-//! made ([`Shared::make_waiting`]); a file at once, since what is to lie below the directory can not wait.
+//! made ([`super::finish`]); a file at once, since what is to lie below the directory can not wait.
 //!
 //! Only targets with a tree have such names; a store and packs hold both.
 
-use hayase_tier::{Key, TierError};
+use hayase_tier::Key;
 
-use super::Shared;
 use crate::item::Item;
-use crate::pack::PackError;
-use crate::plan::Planner;
 
 /// A directory stands in the place of a file, and stays.
 pub(super) const DIRECTORY_STAYS: &str =
@@ -28,10 +25,12 @@ pub(super) const NOT_TO_BE_REMOVED: &str =
 /// With `--max-delete` nothing goes before all that would go is counted.
 pub(super) const FILE_WAITS: &str = "a file stands in the place of a directory, and with --max-delete it does not go before all removals are counted: remove it, or leave --max-delete out";
 
-const DIRECTORY_WAITS: &str =
+/// A directory was to go, and something failed before.
+pub(super) const DIRECTORY_WAITS: &str =
     "a directory stands in its place, which goes when everything else has arrived";
 
-const DIRECTORY_IS_FULL: &str =
+/// A directory was to go, and did not.
+pub(super) const DIRECTORY_IS_FULL: &str =
     "a directory stands in its place, with names in it that were not to be removed";
 
 /// Names of the target, no directories, that a walk has passed and that may still turn out to be in the way
@@ -60,72 +59,6 @@ impl Passed {
     /// It stands there no longer.
     pub(super) fn forget(&mut self, name: &Key) {
         self.0.retain(|passed| passed != name);
-    }
-}
-
-impl Shared<'_> {
-    /// Whether a directory stands at the target under the name of a file or link, where `next` is the target's
-    /// first name behind it.
-    pub(super) fn has_directory(
-        &self,
-        item: &Item,
-        next: Option<&Item>,
-    ) -> Result<bool, PackError> {
-        let Some(next) = next else { return Ok(false) };
-        // Between a name and the same with a slash sort only names that begin with it.
-        if item.is_directory() || !next.name.as_bytes().starts_with(item.name.as_bytes()) {
-            return Ok(false);
-        }
-        if next.name == item.name {
-            return Ok(next.is_directory());
-        }
-        self.is_directory(&item.name)
-    }
-
-    /// A file or link that was to be removed at the end, and is not any more.
-    pub(super) fn take_removal(&self, name: &Key) -> Option<Item> {
-        let removals = &mut self.outcome().removals;
-        let place = removals.iter().rposition(|old| old.name == *name && !old.is_directory());
-        place.map(|place| removals.remove(place))
-    }
-
-    /// Makes the files whose places directories held until now.
-    pub(super) fn make_waiting(&self) -> Result<(), PackError> {
-        let waiting = std::mem::take(&mut self.outcome().waiting);
-        if waiting.is_empty() {
-            return Ok(());
-        }
-        let why = match self.outcome().summary.is_complete() {
-            true => DIRECTORY_IS_FULL,
-            false => DIRECTORY_WAITS,
-        };
-        let (mut ready, mut others) = (Vec::new(), Vec::new());
-        for task in waiting {
-            let list = if self.is_directory(&task.item.name)? { &mut others } else { &mut ready };
-            list.push(task);
-        }
-        for task in others {
-            self.failed(&task.item.name.to_string(), PackError::InTheWay { why });
-        }
-        self.run(|sender| {
-            let mut planner = Planner::new(None);
-            for task in ready {
-                planner.push(task).for_each(|work| self.send(sender, work));
-            }
-            planner.finish().into_iter().for_each(|work| self.send(sender, work));
-            Ok(())
-        })
-    }
-
-    /// Whether a directory of the target has this name.
-    fn is_directory(&self, name: &Key) -> Result<bool, PackError> {
-        let Some(tree) = self.target.tier.tree() else { return Ok(false) };
-        let key = self.target.key(name.as_bytes())?;
-        self.again(|| match tree.directory(&key) {
-            Ok(_) => Ok(true),
-            Err(TierError::Missing { .. } | TierError::NotObject { .. }) => Ok(false),
-            Err(error) => Err(error.into()),
-        })
     }
 }
 

@@ -18,20 +18,24 @@ use std::time::Duration;
 use hayase_tier::Tier;
 use hayase_tier::{PartSum, PartSums, PartsUpload, Precondition, Upload, UploadOf};
 
-use super::Shared;
+use super::asking::Asking;
 use super::bytes::{Bytes, Version, is_passing};
-use super::part_requests::timed;
+use super::next_index::NextIndex;
+use super::part_requests::{PartRequests, timed};
 use super::part_sums::SentParts;
-use super::streams::attributes;
+use super::reading::Reading;
+use super::report::Report;
+use super::retries::Retries;
+use super::writing::Writing;
 use crate::checksum::{self, Checksum};
 use crate::compare::Step;
 use crate::item::Item;
 use crate::limits::{
     CACHED_BYTES, CHANGED_TRIES_MAX, PART_BYTES, PARTS_MAX, PIECE_BYTES, RESUMED_BYTES_MIN,
 };
-use crate::pack::{PackError, Row};
-use crate::plan::{Task, part_bytes, parts};
-use crate::progress::Progress;
+use crate::pack::PackError;
+use crate::plan::{Task, chosen_part_bytes, part_bytes, parts};
+use crate::tuner::PartSize;
 
 /// A file on its way.
 pub(super) struct Large {
@@ -184,19 +188,43 @@ impl Large {
     }
 }
 
-impl Shared<'_> {
-    /// Of the parts in which an earlier run began the file.
-    pub(super) fn begun_part_bytes(&self, task: &Task) -> Option<u64> {
+/// Moves large files, part by part.
+pub(super) struct LargeFiles<'a> {
+    pub(super) reading: &'a Reading<'a>,
+    pub(super) writing: &'a Writing<'a>,
+    pub(super) asking: &'a Asking<'a>,
+    pub(super) requests: &'a PartRequests,
+    pub(super) next_index: &'a NextIndex,
+    pub(super) report: &'a Report<'a>,
+    pub(super) retries: &'a Retries<'a>,
+    pub(super) part_size: PartSize,
+    /// What all streams hold together, in bytes.
+    pub(super) memory: u64,
+}
+
+impl LargeFiles<'_> {
+    /// A large file whose turn has come: in parts that are good now, or as it was begun.
+    pub(super) fn cut(&self, task: Task, is_loose: bool) -> Large {
         let bytes = task.item.bytes();
-        let key = self.target.key(task.item.name.as_bytes()).ok();
+        let part = self.begun_part_bytes(&task).unwrap_or_else(|| match self.part_size {
+            PartSize::Fixed(wished) => part_bytes(bytes, wished),
+            PartSize::Auto { .. } => chosen_part_bytes(bytes, self.requests.size()),
+        });
+        Large::new(task, is_loose, part)
+    }
+
+    /// Of the parts in which an earlier run began the file.
+    fn begun_part_bytes(&self, task: &Task) -> Option<u64> {
+        let (bytes, target) = (task.item.bytes(), self.writing.place());
+        let key = target.key(task.item.name.as_bytes()).ok();
         key.filter(|_| bytes >= RESUMED_BYTES_MIN)
-            .and_then(|key| self.target.tier.unfinished_part_bytes(&key, bytes))
-            .filter(|&part| is_usable(part, bytes, self.options.memory))
+            .and_then(|key| target.tier.unfinished_part_bytes(&key, bytes))
+            .filter(|&part| is_usable(part, bytes, self.memory))
     }
 
     /// Moves one part by way of `buffer`; the stream that comes last ends the file.
     pub(super) fn part(&self, large: &Large, part: usize, buffer: &mut Vec<u8>) {
-        let open = large.open.get_or_init(|| match self.again(|| self.open_large(large)) {
+        let open = large.open.get_or_init(|| match self.retries.again(|| self.open_large(large)) {
             Ok(open) => Some(open),
             Err(error) => {
                 self.large_failed(large, error);
@@ -210,7 +238,7 @@ impl Shared<'_> {
             self.large_failed(large, error);
         }
         let is_last = large.waiting.fetch_sub(1, Ordering::AcqRel) == 1;
-        if is_last && !self.is_stopped() {
+        if is_last && !self.report.is_stopped() {
             self.all_had_their_turn(large, open.as_ref(), buffer);
         }
     }
@@ -227,7 +255,7 @@ impl Shared<'_> {
         }
         *trouble = Some(Trouble::Told);
         drop(trouble);
-        self.failed(&large.task.item.name.to_string(), error);
+        self.report.failed(&large.task.item.name.to_string(), error);
     }
 
     /// Ends the file, or reads it again where that may help.
@@ -247,24 +275,24 @@ impl Shared<'_> {
             if !done.as_ref().is_err_and(is_passing) {
                 break;
             }
-            self.open_packs.clear();
+            self.reading.forget_packs();
             done = self.large_alone(large, buffer);
         }
         match done {
-            Ok(true) => self.copied(1),
+            Ok(true) => self.report.copied(1),
             Ok(false) => {}
-            Err(error) => self.failed(&large.task.item.name.to_string(), error),
+            Err(error) => self.report.failed(&large.task.item.name.to_string(), error),
         }
     }
 
     /// The whole file as it is now, by this stream; `false` when the transfer was stopped meanwhile.
     fn large_alone(&self, former: &Large, buffer: &mut Vec<u8>) -> Result<bool, PackError> {
-        let (bytes, item) = self.again(|| self.open_source(&former.task))?;
+        let (bytes, item) = self.retries.again(|| self.open_source(&former.task))?;
         let task = Task { item: item.clone(), ..former.task.clone() };
         // It may have grown, and its stream may hold what a part of the former took.
         let part_bytes = part_bytes(item.bytes(), former.largest_part_bytes());
         let large = Large::new(task, former.is_loose, part_bytes);
-        let way = self.again(|| self.way(&large, &bytes, &item))?;
+        let way = self.retries.again(|| self.way(&large, &bytes, &item))?;
         let open = Open::new(bytes, item, way, &large);
         let done = self.all_parts(&large, &open, buffer);
         if done.as_ref().is_err_and(is_passing) {
@@ -280,7 +308,7 @@ impl Shared<'_> {
         buffer: &mut Vec<u8>,
     ) -> Result<bool, PackError> {
         for part in 0..large.parts() {
-            if self.is_stopped() {
+            if self.report.is_stopped() {
                 return Ok(false);
             }
             self.move_part(large, open, part, buffer)?;
@@ -298,13 +326,13 @@ impl Shared<'_> {
     }
 
     fn open_source(&self, task: &Task) -> Result<(Bytes, Item), PackError> {
-        let bytes = Bytes::open(self, task, Version::Present)?;
+        let bytes = self.reading.open(task, Version::Present)?;
         let item = bytes.item(&task.item)?;
         Ok((bytes, item))
     }
 
     fn way(&self, large: &Large, bytes: &Bytes, item: &Item) -> Result<Way, PackError> {
-        match large.is_loose && self.is_there(item) {
+        match large.is_loose && self.asking.is_there(item) {
             true => Ok(Way::There),
             false => self.begin_large(large, bytes, item),
         }
@@ -312,22 +340,23 @@ impl Shared<'_> {
 
     fn begin_large(&self, large: &Large, bytes: &Bytes, item: &Item) -> Result<Way, PackError> {
         if large.task.step == Step::Replace {
-            self.remove_other(&large.task)?;
+            self.writing.remove_other(&large.task)?;
         }
-        let (key, tier) = (self.target.key(item.name.as_bytes())?, &self.target.tier);
+        let target = self.writing.place();
+        let (key, tier) = (target.key(item.name.as_bytes())?, &target.tier);
         let (size, part_bytes) = (item.bytes(), large.part_bytes());
         let of = UploadOf { version: bytes.version(item), size, part_bytes };
         let mut upload = None;
         if size >= RESUMED_BYTES_MIN {
-            upload = tier.resume_parts(&key, attributes(item), of)?;
+            upload = tier.resume_parts(&key, item.attributes(), of)?;
         }
         if upload.is_none() {
-            upload = tier.begin_parts(&key, attributes(item), (size, part_bytes))?;
+            upload = tier.begin_parts(&key, item.attributes(), (size, part_bytes))?;
         }
         if let Some(upload) = upload {
             return Ok(Way::AnyOrder(RwLock::new(Some(upload))));
         }
-        let upload = Mutex::new((0, Some(tier.begin(&key, attributes(item))?)));
+        let upload = Mutex::new((0, Some(tier.begin(&key, item.attributes())?)));
         Ok(Way::InOrder(InOrder { upload, moved_on: Condvar::new() }))
     }
 
@@ -341,7 +370,6 @@ impl Shared<'_> {
         let lock = || large.parts.lock().unwrap_or_else(PoisonError::into_inner);
         let Part { start, len, .. } = lock()[part];
         let len = usize::try_from(len).expect("a part is small");
-        let requests = &self.part_requests;
         let number = u32::try_from(part).expect("parts are few");
         let is_read = open.way.read_kept(number, data);
         // What one request brings whole the reader compares with whatever is known of it.
@@ -354,13 +382,13 @@ impl Shared<'_> {
         }
         let reading = match is_read {
             true => Duration::ZERO,
-            false => self.again(|| timed(|| open.bytes.read_part(start, len, data)))?,
+            false => self.retries.again(|| timed(|| open.bytes.read_part(start, len, data)))?,
         };
         let md5 = open.sums.as_ref().map(|_| PartSums::of_part(data));
         let read = Part { start, len: data.len() as u64, crc32c: Some(checksum::of(data)), md5 };
         lock()[part] = read;
         if let Some(sent) = &open.sent {
-            sent.add(start, data, || large.is_in_trouble() || self.is_stopped());
+            sent.add(start, data, || large.is_in_trouble() || self.report.is_stopped());
         }
         match &open.way {
             Way::There => Ok(()),
@@ -368,18 +396,19 @@ impl Shared<'_> {
                 let upload = upload.read().unwrap_or_else(PoisonError::into_inner);
                 let upload = upload.as_ref().expect("it is taken after the last part");
                 if is_read || upload.is_kept(number, data) {
-                    Progress::add(&self.progress.bytes_resumed, len as u64);
+                    self.report.resumed(len);
                     return Ok(());
                 }
-                self.bandwidth.wait(len);
-                let writing = self.again(|| timed(|| Ok(upload.put_part(number, data)?)))?;
-                self.arrived(len);
-                requests.ended(len, reading + writing);
+                self.writing.wait(len);
+                let writing =
+                    self.retries.again(|| timed(|| Ok(upload.put_part(number, data)?)))?;
+                self.report.arrived(len);
+                self.requests.ended(len, reading + writing);
                 Ok(())
             }
             Way::InOrder(way) => {
-                self.bandwidth.wait(len);
-                requests.ended(len, reading);
+                self.writing.wait(len);
+                self.requests.ended(len, reading);
                 self.write_in_turn(large, way, (part, start), data)
             }
         }
@@ -404,7 +433,7 @@ impl Shared<'_> {
         buffer.resize(CACHED_BYTES, 0);
         let range = start..start + len as u64;
         let mut crc32c = None;
-        let took = self.again(|| {
+        let took = self.retries.again(|| {
             timed(|| {
                 let (mut sum, mut pieces) = (Checksum::new(), None);
                 let come = open.bytes.read_pieces(range.clone(), buffer, &mut |at, piece| {
@@ -422,9 +451,9 @@ impl Shared<'_> {
             })
         })?;
         if crc32c.is_some() {
-            self.bandwidth.wait(len);
-            self.arrived(len);
-            self.part_requests.ended(len, took);
+            self.writing.wait(len);
+            self.report.arrived(len);
+            self.requests.ended(len, took);
         }
         Ok(crc32c)
     }
@@ -439,7 +468,7 @@ impl Shared<'_> {
     ) -> Result<(), PackError> {
         let mut place = way.upload.lock().unwrap_or_else(PoisonError::into_inner);
         while place.0 != part {
-            if large.is_in_trouble() || self.is_stopped() {
+            if large.is_in_trouble() || self.report.is_stopped() {
                 return Ok(());
             }
             let waited = way.moved_on.wait_timeout(place, LOOK);
@@ -447,7 +476,7 @@ impl Shared<'_> {
         }
         let (next, upload) = &mut *place;
         upload.as_mut().expect("it is taken after the last part").write_at(start, data)?;
-        self.arrived(data.len());
+        self.report.arrived(data.len());
         *next += 1;
         drop(place);
         way.moved_on.notify_all();
@@ -455,7 +484,7 @@ impl Shared<'_> {
     }
 
     fn end_large(&self, large: &Large, open: &Open) -> Result<(), PackError> {
-        open.bytes.check_unchanged(self)?;
+        self.reading.check_unchanged(&open.bytes)?;
         let parts = large.parts.lock().unwrap_or_else(PoisonError::into_inner);
         let sum = parts.iter().fold(checksum::of(b""), |sum, part| {
             checksum::combine(sum, part.crc32c.expect("every part was read"), part.len)
@@ -485,8 +514,7 @@ impl Shared<'_> {
             }
         }
         if large.is_loose {
-            let row = Row { item: open.item.clone(), crc32c: sum, location: None };
-            self.outcome().rows.push((None, row));
+            self.next_index.loose(open.item.clone(), sum);
         }
         Ok(())
     }
@@ -495,21 +523,14 @@ impl Shared<'_> {
 #[cfg(test)]
 mod tests {
     use std::sync::Arc;
-    use std::sync::atomic::{AtomicBool, AtomicU64};
 
     use hayase_tier::{Attributes, Key, Memory, ObjectMeta, Tier, TierError};
-    use ring::rand::SystemRandom;
 
-    use super::super::gate::Gate;
-    use super::super::open_packs::OpenPacks;
-    use super::super::part_requests::PartRequests;
-    use super::super::{Options, Outcome};
     use super::*;
-    use crate::Place;
-    use crate::bandwidth::Bandwidth;
     use crate::item::Kind;
     use crate::progress::Silent;
     use crate::source::{Origin, Source};
+    use crate::{Options, Place, Progress};
 
     const PART: u64 = 4 << 20;
     const PUT: Duration = Duration::from_millis(1);
@@ -541,30 +562,27 @@ mod tests {
         let place = Place::root(tier);
         let source = Source::open(place.clone(), None).unwrap();
         let (options, progress) = (Options::default(), Progress::default());
-        let shared = Shared {
-            source: &source,
-            target: &place,
-            set: None,
-            options: &options,
-            progress: &progress,
-            observer: &Silent,
-            random: &SystemRandom::new(),
-            bandwidth: Bandwidth::new(None),
-            gate: Gate::new(1, options.memory),
-            part_requests: PartRequests::new(PART),
-            open_packs: OpenPacks::default(),
-            outcome: Mutex::new(Outcome::default()),
-            asked: AtomicU64::new(0),
-            stop: AtomicBool::new(false),
+        let report = Report::new(&progress, &Silent);
+        let retries = Retries::new(&report);
+        let files = LargeFiles {
+            reading: &Reading::new(&source, &retries),
+            writing: &Writing::new(&place, None, &report, &retries),
+            asking: &Asking::new((&place, &place), &options, &report, &retries),
+            requests: &PartRequests::new(PART),
+            next_index: &NextIndex::default(),
+            report: &report,
+            retries: &retries,
+            part_size: options.part_size,
+            memory: options.memory,
         };
         let task = Task { item, origin: Origin::Object(None), step: Step::Copy };
-        let (bytes, item) = shared.open_source(&task).unwrap();
+        let (bytes, item) = files.open_source(&task).unwrap();
         let large = Large::new(task, false, PART);
         let way = Way::AnyOrder(RwLock::new(Some(Box::new(AllButTheLast))));
         let (open, mut buffer) = (Open::new(bytes, item, way, &large), Vec::new());
         let mut moved = |part| {
-            shared.move_part(&large, &open, part, &mut buffer).unwrap();
-            let seen = shared.part_requests.seen();
+            files.move_part(&large, &open, part, &mut buffer).unwrap();
+            let seen = files.requests.seen();
             (seen.count, seen.bytes, Duration::from_micros(seen.micros))
         };
         assert_eq!(moved(0), (0, 0, Duration::ZERO));

@@ -9,28 +9,28 @@ use std::thread;
 
 use hayase_tier::Key;
 
-use super::Shared;
-use crate::Overwrite;
+use super::next_index::{Entry, NextIndex};
 use crate::pack::{Index, PackError, PackId, PackSet, Row};
+use crate::{Options, Overwrite};
 
 /// Packs that are asked at the same time: each takes a few requests, one after the other.
 const ASKED_AT_ONCE: usize = 16;
 
-/// An entry of the index that is to be, and the pack that it lies in.
-pub(super) type Left = (Option<PackId>, Row);
-
 /// By name; of one name the newest first.
 #[derive(Default)]
-pub(super) struct Leftovers(HashMap<Key, Vec<Left>>);
+pub(super) struct Leftovers(HashMap<Key, Vec<Entry>>);
 
 impl Leftovers {
     /// Reads the own index of every pack that the set's index does not name.
-    pub(super) fn of(shared: &Shared<'_>) -> Result<Self, PackError> {
+    pub(super) fn of(
+        set: Option<&PackSet>,
+        options: &Options,
+        next_index: &NextIndex,
+    ) -> Result<Self, PackError> {
         let mut left = Self::default();
-        let options = shared.options;
         // Whoever writes over everything takes only what the parts of this very transfer brought.
         let is_taking = options.overwrite != Overwrite::Always || options.trusts_sizes;
-        let Some(set) = shared.set.filter(|_| is_taking) else { return Ok(left) };
+        let Some(set) = set.filter(|_| is_taking) else { return Ok(left) };
         options.loose.iter().for_each(|row| left.add(None, row.clone()));
         let mut packs = set.unnamed_packs()?;
         packs.sort_by_key(|&(_, committed)| Reverse(committed));
@@ -38,7 +38,7 @@ impl Leftovers {
         for (id, own) in ids.iter().zip(own_indexes(set, &ids)) {
             // One that can not be read is of no use, and no harm.
             let Some(own) = own else { continue };
-            shared.outcome().lines.insert(*id, own.packs[0]);
+            next_index.know(own.packs[0]);
             own.rows.into_iter().for_each(|row| left.add(Some(*id), row));
         }
         Ok(left)
@@ -49,7 +49,7 @@ impl Leftovers {
     }
 
     /// What there is of one name.
-    pub(super) fn take(&mut self, name: &Key) -> Vec<Left> {
+    pub(super) fn take(&mut self, name: &Key) -> Vec<Entry> {
         self.0.remove(name).unwrap_or_default()
     }
 }

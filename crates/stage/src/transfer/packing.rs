@@ -5,38 +5,55 @@ use std::collections::HashSet;
 
 use hayase_tier::Precondition;
 
+use super::Random;
+use super::asking::Asking;
 use super::bytes::{Bytes, Version};
-use super::streams::{PackStretch, attributes, location, together};
-use super::{PackOptions, Shared};
+use super::next_index::NextIndex;
+use super::reading::Reading;
+use super::report::Report;
+use super::retries::Retries;
+use super::stretch::{PackStretch, location, together};
+use super::writing::Writing;
+use crate::PackOptions;
 use crate::checksum::Checksum;
-use crate::compare::{Rules, Step, decide};
 use crate::item::{Item, Kind};
 use crate::limits::PIECE_BYTES;
 use crate::pack::writer::Compression;
-use crate::pack::{PackError, PackWriter, Row, Written};
+use crate::pack::{PackError, PackSet, PackWriter, Written};
 use crate::plan::{Task, pack_bytes};
 use crate::source::Origin;
 
-impl Shared<'_> {
-    fn packs(&self) -> &PackOptions {
-        self.options.packs.as_ref().expect("packs are made only when asked for")
+/// Makes packs, and files that lie outside of them.
+pub(super) struct Packing<'a> {
+    /// `None` where no packs are made.
+    pub(super) options: Option<&'a PackOptions>,
+    pub(super) set: Option<&'a PackSet>,
+    pub(super) random: &'a Random,
+    pub(super) reading: &'a Reading<'a>,
+    pub(super) writing: &'a Writing<'a>,
+    pub(super) asking: &'a Asking<'a>,
+    pub(super) next_index: &'a NextIndex,
+    pub(super) report: &'a Report<'a>,
+    pub(super) retries: &'a Retries<'a>,
+}
+
+impl Packing<'_> {
+    fn options(&self) -> &PackOptions {
+        self.options.expect("packs are made only when asked for")
     }
 
     /// A pack that will have about `bytes`, collected in `buffer` where it goes out whole.
     fn begin_pack(&self, bytes: u64, buffer: &mut Vec<u8>) -> Result<PackWriter, PackError> {
         let key = self.set.and_then(|set| set.key());
-        self.again(|| {
+        self.retries.again(|| {
             let collected = (bytes, std::mem::take(buffer));
-            PackWriter::begin_of(self.target, key, self.random, collected)
+            PackWriter::begin_of(self.writing.place(), key, self.random, collected)
         })
     }
 
     fn written(&self, written: Written) {
-        let id = written.line.id;
-        let mut outcome = self.outcome();
-        outcome.lines.insert(id, written.line);
-        outcome.rows.extend(written.rows.into_iter().map(|row| (Some(id), row)));
-        outcome.summary.packs += 1;
+        self.next_index.written(written);
+        self.report.packed();
     }
 
     /// Items become one pack, by way of `buffer`. One that can not be read is left out of it; the others go on.
@@ -48,22 +65,21 @@ impl Shared<'_> {
         };
         let (mut count, mut stretch) = (0, None);
         for (place, task) in tasks.iter().enumerate() {
-            if self.is_stopped() {
+            if self.report.is_stopped() {
                 return;
             }
             let (item, data) = match self.packed_bytes(&tasks[place..], &mut stretch) {
                 Ok(read) => read,
                 Err(error) => {
-                    self.failed(&task.item.name.to_string(), error);
+                    self.report.failed(&task.item.name.to_string(), error);
                     continue;
                 }
             };
             // They arrive with their pack, which is one object of some MiB.
-            self.bandwidth.wait(data.len());
-            self.arrived(data.len());
+            self.writing.wait_and_count(data.len());
             // Two members of one name help nobody who opens it with tar.
             let is_taken = names.contains([item.name.as_bytes(), b".zst"].concat().as_slice());
-            let compression = if is_taken { Compression::None } else { self.packs().compression };
+            let compression = if is_taken { Compression::None } else { self.options().compression };
             if let Err(error) = pack.entry(&item, &data, compression) {
                 return self.all_failed(tasks, error);
             }
@@ -76,7 +92,7 @@ impl Shared<'_> {
             Ok((written, used)) => {
                 *buffer = used;
                 self.written(written);
-                self.copied(count);
+                self.report.copied(count);
             }
             Err(error) => self.all_failed(tasks, error),
         }
@@ -89,7 +105,7 @@ impl Shared<'_> {
         for task in tasks {
             let unwritten = || PackError::Unwritten { why: why.clone() };
             let error = error.take().unwrap_or_else(unwritten);
-            self.failed(&task.item.name.to_string(), error);
+            self.report.failed(&task.item.name.to_string(), error);
         }
     }
 
@@ -102,16 +118,10 @@ impl Shared<'_> {
     ) -> Result<(Item, Cow<'a, [u8]>), PackError> {
         let task = &tasks[0];
         if !matches!(task.item.kind, Kind::File { .. }) {
-            let item = match (&task.item.kind, &task.origin) {
-                (Kind::Directory, Origin::Object(_)) => {
-                    self.again(|| Ok(self.source.place().told_directory(&task.item)?))?
-                }
-                _ => task.item.clone(),
-            };
-            return Ok((item, Cow::Borrowed(&[])));
+            return Ok((self.reading.directory(task)?, Cow::Borrowed(&[])));
         }
         let (Origin::Row(row), Some(at)) = (&task.origin, location(task)) else {
-            let (item, data) = self.read_object(task, self.packs().bytes)?;
+            let (item, data) = self.reading.read_object(task, self.options().bytes)?;
             // A link says its text itself.
             let data = if matches!(item.kind, Kind::File { .. }) { data } else { Vec::new() };
             return Ok((item, Cow::Owned(data)));
@@ -119,85 +129,69 @@ impl Shared<'_> {
         if !stretch.as_ref().is_some_and(|known| known.holds(at)) {
             // Where that fails it is asked for alone: some entries may be whole.
             let buffer = stretch.take().map(PackStretch::into_buffer).unwrap_or_default();
-            let read = self.stretch(at, together(tasks, at), buffer);
-            *stretch = Some(read.or_else(|_| self.stretch(at, at, Vec::new()))?);
+            let read = self.reading.stretch(at, together(tasks, at), buffer);
+            *stretch = Some(read.or_else(|_| self.reading.stretch(at, at, Vec::new()))?);
         }
         let opened = stretch.as_mut().expect("it was just read").open_through(at);
         if opened.is_err() {
             // The next entry is read anew, with those behind it.
             *stretch = None;
-            return Ok((task.item.clone(), Cow::Owned(self.entry_again(row, at)?)));
+            return Ok((task.item.clone(), Cow::Owned(self.reading.entry_again(row, at)?)));
         }
         let known = stretch.as_ref().expect("it was just read");
-        let data = known.entry(row).or_else(|_| self.entry_again(row, at).map(Cow::Owned))?;
+        let data =
+            known.entry(row).or_else(|_| self.reading.entry_again(row, at).map(Cow::Owned))?;
         Ok((task.item.clone(), data))
     }
 
     /// A large file becomes a pack of its own.
     pub(super) fn solo(&self, task: &Task) {
         let write = || -> Result<Written, PackError> {
-            let bytes = Bytes::open(self, task, Version::Present)?;
+            let bytes = self.reading.open(task, Version::Present)?;
             let item = bytes.item(&task.item)?;
             let mut pack = self.begin_pack(item.bytes(), &mut Vec::new())?;
             pack.begin_file(&item)?;
             let sum = self.read_through(&bytes, &item, |_, piece| pack.push(piece))?;
             pack.end_file()?;
-            bytes.check_unchanged(self)?;
+            self.reading.check_unchanged(&bytes)?;
             bytes.check_sum(&item, sum)?;
             pack.finish()
         };
-        match self.until_whole(write) {
+        match self.reading.until_whole(write) {
             Ok(written) => {
                 self.written(written);
-                self.copied(1);
+                self.report.copied(1);
             }
-            Err(error) => self.failed(&task.item.name.to_string(), error),
+            Err(error) => self.report.failed(&task.item.name.to_string(), error),
         }
     }
 
     /// A large file becomes an object beside the packs, with a row in their index.
     pub(super) fn loose(&self, task: &Task) {
-        match self.until_whole(|| self.put_loose(task)) {
+        match self.reading.until_whole(|| self.put_loose(task)) {
             Ok((item, crc32c)) => {
-                self.outcome().rows.push((None, Row { item, crc32c, location: None }));
-                self.copied(1);
+                self.next_index.loose(item, crc32c);
+                self.report.copied(1);
             }
-            Err(error) => self.failed(&task.item.name.to_string(), error),
+            Err(error) => self.report.failed(&task.item.name.to_string(), error),
         }
     }
 
     fn put_loose(&self, task: &Task) -> Result<(Item, u32), PackError> {
-        let bytes = Bytes::open(self, task, Version::Present)?;
+        let bytes = self.reading.open(task, Version::Present)?;
         let item = bytes.item(&task.item)?;
-        let key = self.target.key(item.name.as_bytes())?;
-        if self.is_there(&item) {
+        let key = self.writing.place().key(item.name.as_bytes())?;
+        if self.asking.is_there(&item) {
             // A killed run brought it and told no index: only its checksum is missing.
             let sum = self.sum_only(&bytes, &item)?;
             return Ok((item, sum));
         }
-        let mut upload = self.target.tier.begin(&key, attributes(&item))?;
+        let mut upload = self.writing.place().tier.begin(&key, item.attributes())?;
         let sum = self.read_through(&bytes, &item, |at, piece| Ok(upload.write_at(at, piece)?))?;
-        bytes.check_unchanged(self)?;
+        self.reading.check_unchanged(&bytes)?;
         bytes.check_sum(&item, sum)?;
         upload.commit(Precondition::Any)?;
         Ok((item, sum))
-    }
-
-    /// The target holds the file already, as far as its attributes tell.
-    pub(super) fn is_there(&self, item: &Item) -> bool {
-        let Ok(key) = self.target.key(item.name.as_bytes()) else { return false };
-        let Ok(meta) = self.target.tier.stat(&key) else { return false };
-        let kind = Kind::File { bytes: meta.size.get() };
-        let listed = Item { kind, mode: item.mode, mtime: meta.mtime.into(), ..item.clone() };
-        let (there, keeps_attributes) = match self.target.hides() {
-            true => match self.target.told(&listed, Some(meta)) {
-                Ok(told) => told,
-                Err(_) => return false,
-            },
-            false => (listed, true),
-        };
-        let rules = Rules { overwrite: self.options.overwrite, keeps_attributes };
-        matches!(decide(item, Some(&there), rules), Step::Keep | Step::Attributes)
     }
 
     /// Reads a file once, piece by piece; answers its checksum.
@@ -212,15 +206,14 @@ impl Shared<'_> {
             let len = (item.bytes() - at).min(PIECE_BYTES as u64) as usize;
             bytes.read(at, len, &mut piece)?;
             sum.update(&piece);
-            self.bandwidth.wait(len);
-            self.arrived(len);
+            self.writing.wait_and_count(len);
             take(at, &piece)?;
             at += len as u64;
         }
         Ok(sum.value())
     }
 
-    /// As [`Shared::read_through`], for bytes that go nowhere.
+    /// As [`Self::read_through`], for bytes that go nowhere.
     fn sum_only(&self, bytes: &Bytes, item: &Item) -> Result<u32, PackError> {
         let (mut sum, mut piece, mut at) = (Checksum::new(), Vec::new(), 0);
         while at < item.bytes() {

@@ -1,21 +1,26 @@
 //! Source against target, name by name, in the order of trees: what is to be done, and what is too much.
 
-use std::sync::mpsc::SyncSender;
-
 use hayase_tier::{Key, ObjectMeta};
 
+use super::asking::Asking;
 use super::in_the_way::{DIRECTORY_STAYS, FILE_STAYS, FILE_WAITS, NOT_TO_BE_REMOVED, Passed};
+use super::later::Later;
 use super::leftovers::Leftovers;
-use super::{Options, Shared};
+use super::next_index::{Entry, NextIndex};
+use super::pool::Queue;
+use super::reading::Reading;
+use super::report::Report;
+use super::retries::Retries;
+use super::writing::Writing;
 use crate::compare::{Rules, Step, decide, must_ask};
 use crate::item::{Item, Kind};
 use crate::limits::{PACK_ENTRIES_MAX, PARTS_BYTES_MIN};
-use crate::pack::{PackError, PackId, Row};
+use crate::pack::{PackError, PackSet, Row};
 use crate::plan::{PackRules, Planner, Task, Work};
-use crate::source::{Next, Origin, shown};
+use crate::source::{Next, Origin, Source, shown};
 use crate::spread::Dealer;
 use crate::walk::{Met, Walk};
-use crate::{Progress, Sizes};
+use crate::{Options, Sizes};
 
 /// What the target has, in order: its names, or the rows of its index.
 enum Target<'a> {
@@ -82,10 +87,57 @@ impl Target<'_> {
     }
 }
 
+/// What planning needs of the other parts.
+pub(super) struct Plan<'a> {
+    pub(super) source: &'a Source,
+    /// The target's set, when packs are made.
+    pub(super) set: Option<&'a PackSet>,
+    pub(super) options: &'a Options,
+    pub(super) reading: &'a Reading<'a>,
+    pub(super) writing: &'a Writing<'a>,
+    pub(super) asking: &'a Asking<'a>,
+    pub(super) next_index: &'a NextIndex,
+    pub(super) report: &'a Report<'a>,
+    pub(super) retries: &'a Retries<'a>,
+}
+
+impl Plan<'_> {
+    /// Walks source and target; sends units of work, and answers what is left for the end.
+    pub(super) fn run(&self, queue: &Queue) -> Result<Later, PackError> {
+        let packs = self.options.packs.as_ref();
+        let rows = self.set.map_or(&[][..], |set| &set.index.rows);
+        let place = self.writing.place();
+        let target = match packs {
+            Some(_) => Target::Rows(rows.iter()),
+            None => Target::Names { walk: Walk::new(place), met: None },
+        };
+        let rules = packs.map(|packs| PackRules {
+            bytes: packs.bytes,
+            entries: packs.entries.clamp(1, PACK_ENTRIES_MAX),
+            is_complete: packs.is_complete || packs.master.is_some(),
+        });
+        let keeps_attributes = packs.is_some() || place.tier.capabilities().attributes;
+        let mut planning = Planning {
+            parts: self,
+            queue,
+            target,
+            planner: Planner::new(rules),
+            rules: Rules { overwrite: self.options.overwrite, keeps_attributes },
+            leftovers: Leftovers::of(self.set, self.options, self.next_index)?,
+            empty: None,
+            passed: Passed::default(),
+            is_blind: false,
+            later: Later::default(),
+        };
+        planning.run()?;
+        Ok(planning.later)
+    }
+}
+
 /// The state of planning.
-struct Planning<'a, 'b> {
-    shared: &'a Shared<'b>,
-    sender: &'a SyncSender<Work>,
+struct Planning<'a> {
+    parts: &'a Plan<'a>,
+    queue: &'a Queue,
     target: Target<'a>,
     planner: Planner,
     rules: Rules,
@@ -97,47 +149,18 @@ struct Planning<'a, 'b> {
     passed: Passed,
     /// A part of the source could not be read: what is missing there is not known to be gone.
     is_blind: bool,
+    later: Later,
 }
 
-impl Shared<'_> {
-    /// Walks source and target; sends units of work.
-    pub(super) fn plan(&self, sender: &SyncSender<Work>) -> Result<(), PackError> {
-        let packs = self.options.packs.as_ref();
-        let rows = self.set.map_or(&[][..], |set| &set.index.rows);
-        let target = match packs {
-            Some(_) => Target::Rows(rows.iter()),
-            None => Target::Names { walk: Walk::new(self.target), met: None },
-        };
-        let rules = packs.map(|packs| PackRules {
-            bytes: packs.bytes,
-            entries: packs.entries.clamp(1, PACK_ENTRIES_MAX),
-            is_complete: packs.is_complete || packs.master.is_some(),
-        });
-        let keeps_attributes = packs.is_some() || self.target.tier.capabilities().attributes;
-        let mut planning = Planning {
-            shared: self,
-            sender,
-            target,
-            planner: Planner::new(rules),
-            rules: Rules { overwrite: self.options.overwrite, keeps_attributes },
-            leftovers: Leftovers::of(self)?,
-            empty: None,
-            passed: Passed::default(),
-            is_blind: false,
-        };
-        planning.run()
-    }
-}
-
-impl Planning<'_, '_> {
+impl Planning<'_> {
     fn run(&mut self) -> Result<(), PackError> {
-        let source = self.shared.source;
-        let mut dealer = self.shared.options.share.map(Dealer::new);
+        let source = self.parts.source;
+        let mut dealer = self.parts.options.share.map(Dealer::new);
         for next in source.stream() {
-            if self.shared.is_stopped() {
+            if self.parts.report.is_stopped() {
                 break;
             }
-            Progress::add(&self.shared.progress.found, 1);
+            self.parts.report.found();
             match next {
                 Next::Item(item, origin) => {
                     if self.is_taken(&item)
@@ -149,42 +172,42 @@ impl Planning<'_, '_> {
                 Next::Other(name, why) => self.leave_out(&name, why),
                 Next::Unreadable(error) => {
                     self.is_blind = true;
-                    self.shared.failed("a directory", error);
+                    self.parts.report.failed("a directory", error);
                 }
             }
         }
-        self.shared.outcome().summary.seen = dealer.map_or(0, |dealer| dealer.seen());
+        self.parts.report.seen(dealer.map_or(0, |dealer| dealer.seen()));
         self.flush_empty(None);
-        self.is_blind |= self.shared.is_stopped();
+        self.is_blind |= self.parts.report.is_stopped();
         self.catch_up(None)?;
         if let Some(work) = self.planner.finish() {
             self.send(work);
         }
         if self.is_blind {
-            self.shared.outcome().removals.clear();
+            self.later.removals.clear();
         }
         Ok(())
     }
 
     /// The person's choice, and that of the sizes that go this way.
     fn is_taken(&self, item: &Item) -> bool {
-        let options = self.shared.options;
+        let options = self.parts.options;
         let is_selected = options.selection.takes(&item.name, item.is_directory());
         if is_selected && Sizes::Large.take(item) {
-            self.shared.outcome().summary.large += 1;
+            self.parts.report.large();
         }
         is_selected && options.sizes.take(item)
     }
 
     fn send(&self, work: Work) {
-        self.shared.send(self.sender, work);
+        self.queue.send(work);
     }
 
     fn leave_out(&self, name: &[u8], why: &'static str) {
         let is_selected =
-            Key::new(name).map_or(true, |name| self.shared.options.selection.takes(&name, false));
+            Key::new(name).map_or(true, |name| self.parts.options.selection.takes(&name, false));
         if is_selected {
-            self.shared.failed(&shown(name), PackError::LeftOut { why });
+            self.parts.report.failed(&shown(name), PackError::LeftOut { why });
         }
     }
 
@@ -204,25 +227,27 @@ impl Planning<'_, '_> {
         if row.is_none() && !found.is_directory() {
             self.passed.push(&found.name);
         }
-        let options = self.shared.options;
+        let options = self.parts.options;
         let goes = options.delete
             && !self.is_blind
             && options.selection.takes(&found.name, found.is_directory());
         if goes {
             // Its row stays until removals are known to be allowed; then `finish` drops it.
-            self.shared.outcome().removals.push(found);
+            self.later.removals.push(found);
         }
         if let Some(row) = row {
             let named = self.named(row);
-            self.shared.outcome().former.push(named);
+            self.parts.next_index.former(named);
         }
     }
 
     /// An entry of the present index, by the name of its pack.
-    fn named(&self, row: Row) -> (Option<PackId>, Row) {
-        let set = self.shared.set.expect("rows come from a set");
+    fn named(&self, row: Row) -> Entry {
+        let set = self.parts.set.expect("rows come from a set");
         let line = row.location.map(|at| set.index.packs[at.pack as usize]);
-        self.shared.outcome().lines.extend(line.map(|line| (line.id, line)));
+        if let Some(line) = line {
+            self.parts.next_index.know(line);
+        }
         (line.map(|line| line.id), row)
     }
 
@@ -232,11 +257,11 @@ impl Planning<'_, '_> {
         if there.is_none() && !self.make_room(&item, &origin)? {
             return Ok(());
         }
-        let is_packing = self.shared.options.packs.is_some();
+        let is_packing = self.parts.options.packs.is_some();
         let (item, mut step) = match self.first_step(item, &origin, there.as_ref()) {
             Ok(decided) => decided,
             Err((name, error)) => {
-                self.shared.failed(&name, error);
+                self.parts.report.failed(&name, error);
                 return Ok(());
             }
         };
@@ -251,12 +276,12 @@ impl Planning<'_, '_> {
             if step == Step::Copy
                 && let Some(found) = left.find(|(_, row)| self.is_adopted(&item, &origin, row))
             {
-                self.shared.outcome().rows.push(found);
+                self.parts.next_index.keep(found);
                 step = Step::Keep;
             } else if let Some(Found { row: Some(row), .. }) = there {
                 // Also when it is written anew: what is written later counts, if it is written.
                 let named = self.named(row);
-                self.shared.outcome().rows.push(named);
+                self.parts.next_index.keep(named);
             }
         } else if !self.can_hold(&item) {
             return Ok(());
@@ -268,48 +293,47 @@ impl Planning<'_, '_> {
     /// What of another kind stands where a new name is to be goes, where it may. `false` when it stays, which is
     /// told, or goes at the end, for which the name waits.
     fn make_room(&mut self, item: &Item, origin: &Origin) -> Result<bool, PackError> {
-        let shared = self.shared;
-        if shared.target.tier.tree().is_none() || shared.options.packs.is_some() {
+        let parts = self.parts;
+        if parts.writing.place().tier.tree().is_none() || parts.options.packs.is_some() {
             return Ok(true);
         }
         let name = item.name.to_string();
         if let Some(file) = self.passed.in_the_way_of(item).cloned() {
-            let why = match shared.options {
+            let why = match parts.options {
                 Options { delete: false, .. } => FILE_STAYS,
                 Options { delete_max: Some(_), .. } => FILE_WAITS,
                 _ => NOT_TO_BE_REMOVED,
             };
             let goes = why != FILE_WAITS;
-            let Some(old) = goes.then(|| shared.take_removal(&file)).flatten() else {
-                shared.failed(&name, PackError::InTheWay { why });
+            let Some(old) = goes.then(|| self.later.take_removal(&file)).flatten() else {
+                parts.report.failed(&name, PackError::InTheWay { why });
                 return Ok(false);
             };
             self.passed.forget(&file);
-            if shared.options.is_dry_run {
-                shared.observer.would_remove(&old);
-            } else if let Err(error) = shared.remove_one(&old) {
-                shared.failed(&name, error);
+            if parts.options.is_dry_run {
+                parts.report.would_remove(&old);
+            } else if let Err(error) = parts.writing.remove(&old) {
+                parts.report.failed(&name, error);
                 return Ok(false);
             }
-            shared.outcome().summary.removed += 1;
+            parts.report.removed(1);
             return Ok(true);
         }
-        if !shared.has_directory(item, self.target.ahead())? {
+        if !parts.writing.has_directory(item, self.target.ahead())? {
             return Ok(true);
         }
-        let options = shared.options;
+        let options = parts.options;
         if !options.delete || !options.selection.takes(&item.name, true) {
             let why = if options.delete { NOT_TO_BE_REMOVED } else { DIRECTORY_STAYS };
-            shared.failed(&name, PackError::InTheWay { why });
+            parts.report.failed(&name, PackError::InTheWay { why });
             return Ok(false);
         }
         if options.is_dry_run {
             return Ok(true);
         }
-        Shared::count(&shared.progress.items_wanted, 1);
-        Shared::count(&shared.progress.bytes_wanted, item.bytes());
+        parts.report.wanted(Step::Copy, item);
         let task = Task { item: item.clone(), origin: origin.clone(), step: Step::Copy };
-        shared.outcome().waiting.push(task);
+        self.later.waiting.push(task);
         Ok(false)
     }
 
@@ -321,17 +345,17 @@ impl Planning<'_, '_> {
         origin: &Origin,
         there: Option<&Found>,
     ) -> Result<(Item, Step), (String, PackError)> {
-        let shared = self.shared;
-        let (hides, options) = (shared.hides(origin), shared.options);
+        let parts = self.parts;
+        let (hides, options) = (parts.asking.hides(origin), parts.options);
         let failed = |item: &Item, error| (item.name.to_string(), error);
         let found = there.map(|found| &found.item);
         let is_packing = options.packs.is_some();
         if is_packing && item.is_directory() && hides.source && found.is_some() {
-            let told = shared.again(|| Ok(shared.source.place().told_directory(&item)?));
+            let told = parts.reading.told_directory(&item);
             return told.map(|item| (item, Step::Keep)).map_err(|error| failed(&item, error));
         }
         let Some(there) = there.filter(|_| must_ask(&item, found, hides, options.overwrite)) else {
-            let step = shared.step_for_target(decide(&item, found, self.rules));
+            let step = parts.asking.step_for_target(decide(&item, found, self.rules));
             return Ok((item, step));
         };
         if options.trusts_sizes && there.item.bytes() == item.bytes() {
@@ -340,14 +364,15 @@ impl Planning<'_, '_> {
         if !is_packing && item.bytes() < PARTS_BYTES_MIN {
             return Ok((item, Step::Ask(there.meta)));
         }
-        let settled = shared.again(|| shared.settle(&item, origin, &there.item, there.meta));
+        let settled =
+            parts.retries.again(|| parts.asking.settle(&item, origin, &there.item, there.meta));
         settled.map_err(|error| failed(&item, error))
     }
 
     /// An entry of a pack that no index names is this item.
     fn is_adopted(&self, item: &Item, origin: &Origin, row: &Row) -> bool {
-        let shared = self.shared;
-        if row.item == *item || !shared.hides(origin).source {
+        let parts = self.parts;
+        if row.item == *item || !parts.asking.hides(origin).source {
             return row.item == *item;
         }
         let is_as_long = match (&item.kind, &row.item.kind) {
@@ -355,19 +380,19 @@ impl Planning<'_, '_> {
             (ours, theirs) => ours == theirs,
         };
         let Origin::Object(meta) = origin else { return false };
-        let place = shared.source.place();
+        let place = parts.source.place();
         let told = || match item.kind {
             Kind::Directory => place.told_directory(item),
             _ => place.told(item, *meta).map(|(item, _)| item),
         };
         // What can not be asked is copied, and fails there with its reason.
-        is_as_long && (shared.options.trusts_sizes || told().is_ok_and(|told| told == row.item))
+        is_as_long && (parts.options.trusts_sizes || told().is_ok_and(|told| told == row.item))
     }
 
     /// A store without a tree and without marks holds no links; of directories only those with something
     /// in them.
     fn can_hold(&mut self, item: &Item) -> bool {
-        let tier = &self.shared.target.tier;
+        let tier = &self.parts.writing.place().tier;
         if tier.tree().is_some() || tier.marks().is_some() {
             return true;
         }
@@ -395,34 +420,29 @@ impl Planning<'_, '_> {
     }
 
     fn act(&mut self, item: Item, origin: Origin, step: Step) {
-        let shared = self.shared;
-        let is_loose_directory = item.is_directory() && shared.options.packs.is_none();
+        let parts = self.parts;
+        let is_loose_directory = item.is_directory() && parts.options.packs.is_none();
         // What is made in a store now says all there is to say.
-        let is_right = shared.target.tier.tree().is_none() && step != Step::Keep;
-        if is_loose_directory && !shared.options.is_dry_run && !is_right {
-            let mut outcome = shared.outcome();
-            let is_hidden = shared.hides(&origin).source;
-            let list = if is_hidden { &mut outcome.marked } else { &mut outcome.directories };
+        let is_right = parts.writing.place().tier.tree().is_none() && step != Step::Keep;
+        if is_loose_directory && !parts.options.is_dry_run && !is_right {
+            let is_hidden = parts.asking.hides(&origin).source;
+            let later = &mut self.later;
+            let list = if is_hidden { &mut later.marked } else { &mut later.directories };
             list.push(item.clone());
         }
         match step {
             Step::Keep => {
-                shared.outcome().summary.kept += 1;
-                Progress::add(&shared.progress.items_kept, 1);
+                parts.report.kept();
                 return;
             }
             Step::Spare => {
-                shared.outcome().summary.spared += 1;
+                parts.report.spared();
                 return;
             }
             Step::Attributes | Step::Copy | Step::Replace => {
-                Shared::count(&shared.progress.items_wanted, 1);
-                if step != Step::Attributes {
-                    Shared::count(&shared.progress.bytes_wanted, item.bytes());
-                }
-                if shared.options.is_dry_run {
-                    shared.observer.would(step, &item);
-                    shared.outcome().summary.copied += 1;
+                parts.report.wanted(step, &item);
+                if parts.options.is_dry_run {
+                    parts.report.would(step, &item);
                     return;
                 }
             }

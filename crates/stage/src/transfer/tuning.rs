@@ -1,16 +1,17 @@
 //! Asking the tuner: counters are read each epoch, and what it answers is set.
 
-use std::sync::atomic::Ordering;
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::time::Instant;
 
-use hayase_tier::Traffic;
+use hayase_tier::{Tier, Traffic};
 
-use super::Shared;
-use super::large::Large;
-use super::part_requests::PartsSeen;
+use super::asking::Asking;
+use super::gate::Gate;
+use super::part_requests::{PartRequests, PartsSeen};
+use super::report::Report;
+use super::retries::Retries;
 use crate::limits::ITEM_COST_BYTES;
-use crate::plan::{Task, chosen_part_bytes, part_bytes};
+use crate::options::Options;
 use crate::progress::Progress;
 use crate::tuner::{EPOCH, PartSize, PartTimes, Sample, Streams, Tuner};
 
@@ -65,7 +66,19 @@ impl Seen {
     }
 }
 
-impl Shared<'_> {
+/// Reads the counters of the other parts, and sets how many streams work and how large parts are.
+pub(super) struct Tuning<'a> {
+    pub(super) options: &'a Options,
+    /// The source and the target.
+    pub(super) tiers: [&'a dyn Tier; 2],
+    pub(super) gate: &'a Gate,
+    pub(super) requests: &'a PartRequests,
+    pub(super) asking: &'a Asking<'a>,
+    pub(super) report: &'a Report<'a>,
+    pub(super) retries: &'a Retries<'a>,
+}
+
+impl Tuning<'_> {
     /// One that begins with what is set now: planning may have two turns.
     pub(super) fn tuner(&self) -> Tuner {
         let streams = match self.options.streams {
@@ -73,7 +86,7 @@ impl Shared<'_> {
             fixed @ Streams::Fixed(_) => fixed,
         };
         let part_size = match self.options.part_size {
-            PartSize::Auto { .. } => PartSize::Auto { start: self.part_requests.size() },
+            PartSize::Auto { .. } => PartSize::Auto { start: self.requests.size() },
             fixed @ PartSize::Fixed(_) => fixed,
         };
         Tuner::new(streams, part_size, self.options.memory)
@@ -92,39 +105,29 @@ impl Shared<'_> {
             if let Some(sample) = now.since(&before, begin.elapsed().as_secs_f64()) {
                 tuner.observe(sample);
                 self.gate.set(tuner.streams());
-                self.part_requests.set_size(tuner.part_bytes());
+                self.requests.set_size(tuner.part_bytes());
             }
             (begin, before) = (Instant::now(), now);
         }
     }
 
     fn seen(&self) -> Seen {
-        let items = Progress::get(&self.progress.items_done) + self.asked.load(Ordering::Relaxed);
-        let tiers = [&self.source.place().tier, &self.target.tier];
-        let traffic = tiers.map(|tier| tier.traffic());
+        let progress = self.report.progress();
+        let items = Progress::get(&progress.items_done) + self.asking.count();
+        let traffic = self.tiers.map(Tier::traffic);
         let throttled: u64 = traffic.iter().map(|traffic| traffic.throttled).sum();
         // Where the line is told of, there is no waiting for the ends of large parts.
         let carried: u64 = traffic.iter().map(|traffic| traffic.carried).sum();
-        let moved = Progress::get(&self.progress.bytes_moved);
+        let moved = Progress::get(&progress.bytes_moved);
         let bytes = if carried > 0 { carried } else { moved };
         Seen {
             work: bytes + items * ITEM_COST_BYTES,
             ended: items + self.gate.units(),
-            refused: self.gate.refusals() + throttled,
-            parts: self.part_requests.seen(),
-            resumed: Progress::get(&self.progress.bytes_resumed),
+            refused: self.retries.refusals() + throttled,
+            parts: self.requests.seen(),
+            resumed: Progress::get(&progress.bytes_resumed),
             traffic,
         }
-    }
-
-    /// A large file whose turn has come: in parts that are good now, or as it was begun.
-    pub(super) fn cut(&self, task: Task, is_loose: bool) -> Large {
-        let bytes = task.item.bytes();
-        let part = self.begun_part_bytes(&task).unwrap_or_else(|| match self.options.part_size {
-            PartSize::Fixed(wished) => part_bytes(bytes, wished),
-            PartSize::Auto { .. } => chosen_part_bytes(bytes, self.part_requests.size()),
-        });
-        Large::new(task, is_loose, part)
     }
 }
 

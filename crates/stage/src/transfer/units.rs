@@ -5,15 +5,44 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::mpsc::Receiver;
 
+use hayase_tier::Tier;
+
 use super::large::Large;
-use crate::limits::PARTS_BYTES_MIN;
-use crate::plan::{Task, Work};
+use super::stretch::stretch_bytes;
+use crate::limits::{BATCH_BYTES, PARTS_BYTES_MIN, PIECE_BYTES};
+use crate::plan::{Task, Work, pack_bytes};
 use crate::source::Origin;
 
 /// What a stream takes from the queue.
 pub(super) enum Unit {
     Work(Work),
     Part(Arc<Large>, usize),
+}
+
+impl Unit {
+    /// Bytes of data that it and what it writes to hold while it is worked on, at most.
+    pub(super) fn memory(&self, target: &dyn Tier) -> u64 {
+        const PIECE: u64 = PIECE_BYTES as u64;
+        const WRITER: u64 = 2 * PIECE;
+        let largest =
+            |tasks: &[Task]| tasks.iter().map(|task| task.item.bytes()).max().unwrap_or(0);
+        match self {
+            // With what the open of an object brings.
+            Self::Part(large, _) => large.largest_part_bytes() + PIECE,
+            // With what a group of files holds that were compressed.
+            Self::Work(Work::Copy(tasks)) => stretch_bytes(tasks) + largest(tasks) + PIECE,
+            // A file and what zstd makes of it, or entries of the source's packs that lie together.
+            Self::Work(Work::Pack(tasks)) => {
+                let is_packed = tasks.iter().any(|task| matches!(task.origin, Origin::Row(_)));
+                let stretch = if is_packed { BATCH_BYTES } else { 0 };
+                let pack = target.upload_memory(pack_bytes(tasks));
+                2 * largest(tasks) + stretch + WRITER + pack
+            }
+            Self::Work(Work::Solo(task) | Work::Loose(task) | Work::Parts(task)) => {
+                2 * WRITER + target.upload_memory(task.item.bytes())
+            }
+        }
+    }
 }
 
 /// Large files whose parts are handed out in turns, where they come one behind the other. A file is written by one
@@ -93,7 +122,7 @@ fn may_join(work: &Work, begun: u64) -> bool {
 mod tests {
     use std::sync::mpsc::sync_channel;
 
-    use hayase_tier::Key;
+    use hayase_tier::{Key, Memory};
 
     use super::*;
     use crate::compare::Step;
@@ -148,5 +177,19 @@ mod tests {
         let begin = [(0, 1), (1, 1), (2, 1), (3, 1), whole, whole];
         assert_eq!(taken[..6], begin);
         assert_eq!(taken[6..], [(0, 64), (0, 64), (0, 64), (1, 64)], "files in turns");
+    }
+
+    #[test]
+    fn a_part_holds_no_more_than_its_file() {
+        const MIB: u64 = 1 << 20;
+        let check = |bytes: u64, part: u64, memory: u64| {
+            let large = Large::new(file("f", bytes * MIB), false, part * MIB);
+            let unit = Unit::Part(Arc::new(large), 0);
+            assert_eq!(unit.memory(&Memory::flat()), memory * MIB, "{bytes} in {part}");
+        };
+        check(20, 8, 9); // with what an open brings
+        check(20, 512, 21);
+        check(512, 512, 513);
+        check(600, 512, 513);
     }
 }

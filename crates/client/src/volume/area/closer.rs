@@ -1,16 +1,13 @@
-//! What happens later: closes that travel together, mappings that are refreshed.
+//! When closes that lingered are due, and mappings are to be refreshed.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
-use std::sync::atomic::Ordering;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use hayase_layout::InodeId;
-use hayase_wire::message::{Close, NodeRequest};
 
-use super::{Area, Class, Drops, Linger};
-use crate::limits::{CLOSE_BATCH_MAX, CLOSE_BATCH_WAIT, LINGERING_MAX, MAPPING_LOOK, WRITE_LINGER};
+use crate::limits::{CLOSE_BATCH_MAX, CLOSE_BATCH_WAIT, LINGERING_MAX, MAPPING_LOOK};
 
 /// The queue of both threads.
 #[derive(Debug)]
@@ -71,7 +68,7 @@ impl Closer {
     }
 
     /// Too much lingers for anything more to do so.
-    fn is_crowded(&self) -> bool {
+    pub(super) fn is_crowded(&self) -> bool {
         self.lock().due.len() >= self.lingering_max
     }
 
@@ -95,7 +92,7 @@ impl Closer {
     }
 
     /// Sleeps until something is due; `None` when it is over.
-    fn next_due(&self) -> Option<Vec<(Instant, InodeId)>> {
+    pub(super) fn next_due(&self) -> Option<Vec<(Instant, InodeId)>> {
         let mut state = self.lock();
         loop {
             if state.stopped {
@@ -123,7 +120,7 @@ impl Closer {
     }
 
     /// Sleeps until the next look, or until there is a remote open at all; false when it is over.
-    fn next_refresh(&self, has_remote: impl Fn() -> bool) -> bool {
+    pub(super) fn next_refresh(&self, has_remote: impl Fn() -> bool) -> bool {
         let mut state = self.lock();
         let until = Instant::now() + MAPPING_LOOK;
         loop {
@@ -142,85 +139,6 @@ impl Closer {
             } else {
                 self.remote.wait(state).unwrap_or_else(PoisonError::into_inner)
             };
-        }
-    }
-}
-
-impl Area {
-    /// Body of the closing thread.
-    pub(super) fn close_lingering(&self) {
-        while let Some(ripe) = self.closer.next_due() {
-            let now = Instant::now();
-            let closes: Vec<Close> =
-                ripe.into_iter().filter_map(|(due, ino)| self.begin_close(due, ino, now)).collect();
-            if closes.is_empty() {
-                continue;
-            }
-            let inos: Vec<InodeId> = closes.iter().map(|close| close.ino).collect();
-            if let Err(error) = self.link.call(&NodeRequest::Close(closes)) {
-                tracing::warn!(%error, "closes were not delivered");
-            }
-            for ino in inos {
-                self.end_close(ino);
-            }
-        }
-    }
-
-    fn begin_close(&self, due: Instant, ino: InodeId, now: Instant) -> Option<Close> {
-        let mut shard = self.inodes.lock(ino);
-        let node = shard.nodes.get_mut(&ino)?;
-        if node.queued != Some(due) {
-            return None; // An entry further on, or an earlier one, stands for it.
-        }
-        node.queued = None;
-        let linger = if self.closer.is_crowded() { Linger::NONE } else { self.settings.linger };
-        let access = node.open.close_due(now, linger);
-        if access.is_none()
-            && let Some(due) = node.open.due(self.settings.linger)
-        {
-            // Not yet, or an open is on its way.
-            let due = if due <= now { now + WRITE_LINGER } else { due };
-            node.queued = Some(self.closer.push(due, ino));
-        }
-        self.release_if_unheld(&mut shard, ino);
-        // Under the inode's lock: what it is asked for from now on has a higher number.
-        let as_of = self.opens_asked.load(Ordering::SeqCst);
-        access.map(|access| Close { ino, access, as_of })
-    }
-
-    fn end_close(&self, ino: InodeId) {
-        let mut shard = self.inodes.lock(ino);
-        if let Some(node) = shard.nodes.get_mut(&ino) {
-            node.open.closed();
-            if node.open.is_unused() {
-                shard.nodes.remove(&ino);
-            } else {
-                self.queue(&mut shard, ino);
-            }
-        }
-        self.inodes.answered(ino, shard);
-    }
-
-    /// Body of the refreshing thread: pages of mappings live a second at most, also where no read(2) validates them.
-    pub(super) fn refresh_mappings(&self) {
-        let has_remote = || self.remote_handles.load(Ordering::Relaxed) > 0;
-        while self.closer.next_refresh(has_remote) {
-            let (now, mut stale) = (Instant::now(), Vec::new());
-            self.inodes.for_each(|shard| {
-                let open = shard.nodes.iter_mut().filter(|(_, node)| {
-                    node.open.is_open()
-                        && node.open.class() == Some(Class::Remote)
-                        && !node.cache
-                        && node.validated.is_due(now)
-                });
-                stale.extend(open.map(|(ino, node)| {
-                    node.validated.drop_pages(now);
-                    *ino
-                }));
-            });
-            for ino in stale {
-                self.invalidate(ino, Drops::Pages);
-            }
         }
     }
 }

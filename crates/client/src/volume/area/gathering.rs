@@ -5,206 +5,36 @@
 //! the server recalls.
 //!
 //! Invariants: each file's windows are under its own lock, which is held during the calls that begin and end a window
-//! and under no other lock; [`Gathering::is_any`] is true from before the first byte is taken until all of them were
+//! and under no other lock; [`Windows::is_any`] is true from before the first byte is taken until all of them were
 //! handed on. What the home does not take stays for [`crate::limits::GATHER_KEEP`], the file open with it, and calls on
 //! the file fail meanwhile; nothing more is taken. What it refuses for good is lost with words, and the file answers EIO
 //! here until it is closed.
 //! Source: `docs/design/001-coherence.md`, "Small writes".
 
+mod file;
 mod late;
 mod recalled;
+mod windows;
 
-use std::collections::BTreeSet;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, Instant};
+use std::sync::Arc;
+use std::time::Instant;
 
-use hayase_layout::{InodeId, ServerId};
+use hayase_layout::InodeId;
 use hayase_wire::message::{
     Access, Gathered as AfterGathered, NodeReply, NodeRequest, Refused, Room,
 };
 
-use self::recalled::Recalled;
-use super::{Area, Asked, Class, LinkError};
+pub(super) use self::file::{FileGathering, MovesEnd};
+pub(super) use self::windows::{Cuts, Windows};
+use super::known::{Asked, Known};
+use super::lost::LostFiles;
+use super::opens::Opens;
+use super::requests::Requests;
+use super::sending::Sending;
 use crate::gathered::{Gathered, Plan, Window};
-use crate::limits::{GATHER_FILES_MAX, GATHER_RECALL_PAUSE, GATHER_SPARE, GATHER_WAIT};
-
-/// Of all files together.
-#[derive(Debug, Default)]
-pub(super) struct Gathering {
-    windows: AtomicUsize,
-    /// Calls under way that set the length of any file.
-    cuts: AtomicUsize,
-    /// Memory of windows that have ended.
-    spare: Mutex<Vec<Vec<u8>>>,
-    timer: Mutex<Timer>,
-    changed: Condvar,
-}
-
-#[derive(Debug, Default)]
-struct Timer {
-    /// Homes to which a thread hands on what is due.
-    busy: BTreeSet<ServerId>,
-    /// The oldest window is to be handed on then.
-    due: Option<Instant>,
-    stopped: bool,
-}
-
-impl Gathering {
-    /// Whether anything is gathered, or being handed on.
-    pub(super) fn is_any(&self) -> bool {
-        self.windows.load(Ordering::SeqCst) > 0
-    }
-
-    /// Until the result is dropped, no file's end is known here.
-    pub(super) fn cuts(&self) -> Cuts<'_> {
-        self.cuts.fetch_add(1, Ordering::SeqCst);
-        Cuts(self)
-    }
-
-    /// One window more, unless there are too many.
-    fn add(&self) -> bool {
-        let more = |windows| (windows < GATHER_FILES_MAX).then_some(windows + 1);
-        self.windows.fetch_update(Ordering::SeqCst, Ordering::SeqCst, more).is_ok()
-    }
-
-    fn remove(&self) {
-        self.windows.fetch_sub(1, Ordering::SeqCst);
-    }
-
-    /// Memory for a window: what was used before costs no new pages.
-    fn memory(&self) -> Vec<u8> {
-        let spare = self.spare.lock().unwrap_or_else(PoisonError::into_inner).pop();
-        spare.unwrap_or_default()
-    }
-
-    fn keep_memory(&self, mut bytes: Vec<u8>) {
-        bytes.clear();
-        let mut spare = self.spare.lock().unwrap_or_else(PoisonError::into_inner);
-        if spare.len() < GATHER_SPARE {
-            spare.push(bytes);
-        }
-    }
-
-    fn lock(&self) -> MutexGuard<'_, Timer> {
-        self.timer.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Something is handed on then at the latest.
-    fn is_due(&self, due: Instant) {
-        let mut timer = self.lock();
-        if timer.due.is_none_or(|before| due < before) {
-            timer.due = Some(due);
-            self.changed.notify_one();
-        }
-    }
-
-    pub(super) fn stop(&self) {
-        self.lock().stopped = true;
-        self.changed.notify_one();
-    }
-
-    /// Whether `home` had no thread; now it has one.
-    fn begins_at(&self, home: ServerId) -> bool {
-        self.lock().busy.insert(home)
-    }
-
-    fn ended_at(&self, home: ServerId) {
-        self.lock().busy.remove(&home);
-    }
-
-    /// Sleeps until something is due; false when it is over.
-    fn until_due(&self) -> bool {
-        let mut timer = self.lock();
-        loop {
-            if timer.stopped {
-                return false;
-            }
-            let left = timer.due.map(|due| due.saturating_duration_since(Instant::now()));
-            timer = match left {
-                Some(Duration::ZERO) => {
-                    timer.due = None;
-                    return true;
-                }
-                Some(left) => {
-                    let woken = self.changed.wait_timeout(timer, left);
-                    woken.unwrap_or_else(PoisonError::into_inner).0
-                }
-                None => self.changed.wait(timer).unwrap_or_else(PoisonError::into_inner),
-            };
-        }
-    }
-}
-
-/// See [`Gathering::cuts`].
-pub(super) struct Cuts<'a>(&'a Gathering);
-
-impl Drop for Cuts<'_> {
-    fn drop(&mut self) {
-        self.0.cuts.fetch_sub(1, Ordering::SeqCst);
-    }
-}
-
-/// Of one file.
-#[derive(Debug)]
-pub(super) struct FileGathering {
-    gathered: Mutex<Gathered>,
-    /// Calls under way that may move the end of the file.
-    moving_end: AtomicUsize,
-    /// The home may have forgotten it, or given up: nothing more is taken into the window that is there.
-    is_void: AtomicBool,
-    /// Closes that wait until a window that the home did not take is gone; changed under the file's lock.
-    closes: Mutex<Vec<Access>>,
-    recalled: Recalled,
-}
-
-impl FileGathering {
-    pub(super) fn new(window_max: usize) -> Self {
-        Self {
-            gathered: Mutex::new(Gathered::new(window_max)),
-            moving_end: AtomicUsize::new(0),
-            is_void: AtomicBool::new(false),
-            closes: Mutex::default(),
-            recalled: Recalled::default(),
-        }
-    }
-
-    fn lock(&self) -> MutexGuard<'_, Gathered> {
-        self.gathered.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Does not wait: under the file's lock a window may be on its way to its home.
-    fn may_have_window(&self) -> bool {
-        self.gathered.try_lock().map_or(true, |gathered| gathered.window().is_some())
-    }
-
-    fn lock_closes(&self) -> MutexGuard<'_, Vec<Access>> {
-        self.closes.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn delayed_closes(&self) -> Vec<Access> {
-        std::mem::take(&mut *self.lock_closes())
-    }
-
-    /// Until the result is dropped the end of the file is not known here.
-    fn moves_end(self: &Arc<Self>) -> MovesEnd {
-        self.moving_end.fetch_add(1, Ordering::SeqCst);
-        MovesEnd(Arc::clone(self))
-    }
-
-    pub(super) fn is_void(&self) {
-        self.is_void.store(true, Ordering::SeqCst);
-    }
-}
-
-/// See [`FileGathering::moves_end`].
-pub(super) struct MovesEnd(Arc<FileGathering>);
-
-impl Drop for MovesEnd {
-    fn drop(&mut self) {
-        self.0.moving_end.fetch_sub(1, Ordering::SeqCst);
-    }
-}
+use crate::limits::{GATHER_RECALL_PAUSE, GATHER_WAIT};
+use crate::link::LinkError;
+use crate::open_file::Class;
 
 /// What became of a write.
 pub(super) enum Taken {
@@ -214,7 +44,34 @@ pub(super) enum Taken {
     ToSend(Option<MovesEnd>),
 }
 
-impl Area {
+/// Gathers small writes, and hands them on.
+pub(super) struct Gatherer {
+    pub(super) known: Arc<Known>,
+    pub(super) requests: Requests,
+    pub(super) lost: Arc<LostFiles>,
+    pub(super) opens: Arc<Opens>,
+    pub(super) sending: Arc<Sending>,
+    pub(super) windows: Arc<Windows>,
+    /// Whether anything is gathered at all.
+    pub(super) gathers: bool,
+}
+
+impl Gatherer {
+    /// Whether anything is gathered, or being handed on.
+    pub(super) fn is_any(&self) -> bool {
+        self.windows.is_any()
+    }
+
+    /// Until the result is dropped, no file's end is known here.
+    pub(super) fn cuts(&self) -> Cuts<'_> {
+        self.windows.cuts()
+    }
+
+    /// Ends the thread that hands on what is due.
+    pub(super) fn stop(&self) {
+        self.windows.stop();
+    }
+
     /// Takes a small write where it may be gathered. An error after some bytes is a short count.
     pub(super) fn gather(&self, ino: InodeId, offset: u64, data: &[u8]) -> Result<Taken, Refused> {
         let mut done = 0;
@@ -244,10 +101,10 @@ impl Area {
                         return Ok(Taken::ToSend(Some(moves_end)));
                     }
                     // What began in a window that is full by now.
-                    let sent = self.send(ino, at, left)?;
+                    let sent = self.sending.send(ino, at, left)?;
                     return Ok(Taken::All(*done as u32 + sent));
                 }
-                Plan::Take(len) if !file.is_void.load(Ordering::SeqCst) => {
+                Plan::Take(len) if !file.is_void() => {
                     self.take(ino, &file, &mut gathered, (at, &left[..len]))?;
                     *done += len;
                 }
@@ -266,7 +123,7 @@ impl Area {
             let end = gathered.window().map(Window::end);
             match (gathered.plan_append(data.len()), end) {
                 (Plan::Through, _) => return Ok(Taken::ToSend(Some(file.moves_end()))),
-                (Plan::Take(_), Some(end)) if !file.is_void.load(Ordering::SeqCst) => {
+                (Plan::Take(_), Some(end)) if !file.is_void() => {
                     self.take(ino, &file, &mut gathered, (end, data))?;
                     return Ok(Taken::All(data.len() as u32));
                 }
@@ -284,7 +141,7 @@ impl Area {
         (offset, data): (u64, &[u8]),
     ) -> Result<(), Refused> {
         gathered.take(offset, data, Instant::now());
-        self.changed(ino);
+        self.known.changed(ino);
         if !gathered.window().is_some_and(Window::is_full) {
             return Ok(());
         }
@@ -305,14 +162,14 @@ impl Area {
     /// Of a file that is open here for writing and served by messages; not in the cache area, whose parts are
     /// accounted, and not of one that lies in stripes.
     fn gathering_of(&self, ino: InodeId) -> Option<Arc<FileGathering>> {
-        let mut shard = self.inodes.lock(ino);
+        let mut shard = self.known.table().lock(ino);
         let node = shard.nodes.get_mut(&ino)?;
         let (_, writers) = node.open.handles();
-        let is_plain = self.settings.gathers && writers > 0 && !node.striped && !ino.is_cached();
+        let is_plain = self.gathers && writers > 0 && !node.striped && !ino.is_cached();
         if !is_plain || node.open.class() != Some(Class::Remote) {
             return None;
         }
-        let new = || Arc::new(FileGathering::new(self.link.slot_bytes()));
+        let new = || Arc::new(FileGathering::new(self.requests.link().slot_bytes()));
         Some(Arc::clone(node.gathering.get_or_insert_with(new)))
     }
 
@@ -324,23 +181,22 @@ impl Area {
         gathered: &mut Gathered,
         at: Option<u64>,
     ) {
-        if !self.gathering.add() {
+        if !self.windows.add() {
             return gathered.refused();
         }
-        file.is_void.store(false, Ordering::SeqCst);
+        file.is_agreed();
         // Before the home is asked: what is not under way now waits for the file's lock.
-        let moves_end = |calls: &AtomicUsize| calls.load(Ordering::SeqCst) > 0;
-        let knows_end = !moves_end(&file.moving_end) && !moves_end(&self.gathering.cuts);
+        let knows_end = !file.is_end_moving() && !self.windows.are_cut();
         let answer = match knows_end || at.is_some() {
             true => self.ask_room(ino, at),
             false => Err(Refused::new(libc::EAGAIN)),
         };
         match answer {
             // Unless what was granted ended before the answer was here.
-            Ok(room) if !file.is_void.load(Ordering::SeqCst) => {
+            Ok(room) if !file.is_void() => {
                 let now = Instant::now();
-                gathered.begin(room, knows_end, self.gathering.memory(), now);
-                self.gathering.is_due(now + GATHER_WAIT);
+                gathered.begin(room, knows_end, self.windows.memory(), now);
+                self.windows.is_due(now + GATHER_WAIT);
             }
             other => {
                 if let Err(refused) = other.as_ref()
@@ -348,15 +204,15 @@ impl Area {
                 {
                     tracing::debug!(%ino, %refused, "small writes are not gathered");
                 }
-                self.gathering.remove();
+                self.windows.remove();
                 gathered.refused();
             }
         }
     }
 
     fn ask_room(&self, ino: InodeId, at: Option<u64>) -> Result<Room, Refused> {
-        let len = self.link.slot_bytes() as u32;
-        match self.call(&NodeRequest::Gather { ino, at, len })?.message {
+        let len = self.requests.link().slot_bytes() as u32;
+        match self.requests.call(&NodeRequest::Gather { ino, at, len })?.message {
             NodeReply::Gathering(room) if at.is_none_or(|at| at == room.offset) => Ok(room),
             other => Err(LinkError::unexpected("Gather", &other).into()),
         }
@@ -371,9 +227,9 @@ impl Area {
         gathered: &mut Gathered,
     ) -> Result<(), Refused> {
         let Some(window) = gathered.window() else { return Ok(()) };
-        file.is_void.store(false, Ordering::SeqCst);
+        file.is_agreed();
         let (is_first, result) = (!window.is_refused(), self.send_window(ino, window));
-        self.changed(ino);
+        self.known.changed(ino);
         let Err(refused) = result else {
             self.forget_window(ino, file, gathered);
             return Ok(());
@@ -386,7 +242,7 @@ impl Area {
         if is_first {
             tracing::warn!(%ino, %refused, "bytes that were gathered are tried to be handed on again");
         }
-        self.gathering.is_due(now + GATHER_WAIT);
+        self.windows.is_due(now + GATHER_WAIT);
         Err(refused)
     }
 
@@ -411,10 +267,10 @@ impl Area {
     fn forget_window(&self, ino: InodeId, file: &FileGathering, gathered: &mut Gathered) {
         let Some(window) = gathered.end() else { return };
         // Who sees that nothing is gathered asks no further than what is lost.
-        self.gathering.remove();
-        self.gathering.keep_memory(window.bytes);
+        self.windows.remove();
+        self.windows.keep_memory(window.bytes);
         for access in file.delayed_closes() {
-            self.release_now(ino, access);
+            self.opens.release(ino, access);
         }
     }
 
@@ -423,13 +279,14 @@ impl Area {
             return Ok(());
         }
         let (offset, is_last) = (window.start, !window.is_full());
-        let answer =
-            self.link.call_with(&window.bytes, &mut |from| NodeRequest::WriteGathered {
+        let answer = self.requests.link().call_with(&window.bytes, &mut |from| {
+            NodeRequest::WriteGathered {
                 ino,
                 offset,
                 from,
                 after: AfterGathered { age: window.written.elapsed(), is_last },
-            })?;
+            }
+        })?;
         match answer.message {
             NodeReply::Count(count) if count as usize == window.bytes.len() => Ok(()),
             other => Err(LinkError::unexpected("WriteGathered", &other).into()),
@@ -444,8 +301,8 @@ impl Area {
         }
     }
 
-    /// The same for who is not told of what is lost ([`Area::end_window`] has said it): an error only while there are
-    /// bytes here that the home does not know.
+    /// The same for a call that need not fail for what is lost ([`Gatherer::end_window`] has said it): an error only while
+    /// there are bytes here that the home does not know.
     pub(super) fn hand_on_untold(&self, ino: InodeId) -> Result<(), Refused> {
         let Some(file) = self.file_gathering(ino) else { return Ok(()) };
         let mut gathered = file.lock();
@@ -479,21 +336,21 @@ impl Area {
         let _told = self.end_window(ino, &file, &mut gathered);
         let is_kept = gathered.window().is_some();
         if is_kept {
-            file.lock_closes().push(access);
+            file.delay_close(access);
         }
         is_kept
     }
 
     fn file_gathering(&self, ino: InodeId) -> Option<Arc<FileGathering>> {
-        if !self.gathering.is_any() {
+        if !self.windows.is_any() {
             return None;
         }
-        self.inodes.lock(ino).nodes.get(&ino)?.gathering.clone()
+        self.known.table().lock(ino).nodes.get(&ino)?.gathering.clone()
     }
 
     /// Whether what the home said of a file, asked for at `asked`, may lack bytes that were gathered here.
     pub(super) fn may_lack_gathered(&self, ino: InodeId, asked: Asked) -> bool {
-        let shard = self.inodes.lock(ino);
+        let shard = self.known.table().lock(ino);
         let gathering = shard.nodes.get(&ino).and_then(|node| node.gathering.as_ref());
         gathering.is_some_and(|file| file.may_have_window())
             || !shard.stamps.may_keep(ino, asked.stamp)

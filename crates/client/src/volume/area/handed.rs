@@ -7,14 +7,9 @@
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use hayase_layout::InodeId;
-use hayase_wire::message::NodeRequest;
-
-use super::{Area, wall_clock};
-use crate::link::{HandOver, Handed};
-use crate::volume::{Awaited, Told};
 
 /// Removals whose end was not heard yet, by directory.
 #[derive(Debug, Default)]
@@ -28,12 +23,12 @@ impl Removals {
         self.directories.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn begin(&self, dir: InodeId) {
+    pub(super) fn begin(&self, dir: InodeId) {
         *self.lock().entry(dir).or_default() += 1;
         self.all.fetch_add(1, Ordering::SeqCst);
     }
 
-    fn end(&self, dir: InodeId) {
+    pub(super) fn end(&self, dir: InodeId) {
         let mut directories = self.lock();
         if let Some(count) = directories.get_mut(&dir) {
             *count -= 1;
@@ -53,40 +48,6 @@ impl Removals {
     /// is looked up, since what is heard of then is forgotten first.
     pub(super) fn concern_files(&self) -> bool {
         self.all.load(Ordering::SeqCst) > 0
-    }
-}
-
-impl Area {
-    /// As [`crate::Volume::hand_over_removal`].
-    pub(super) fn hand_over_removal(
-        self: &Arc<Self>,
-        parent: InodeId,
-        name: &[u8],
-        Awaited { unique, answer }: Awaited,
-    ) {
-        let change = self.made.unsure(parent, name);
-        self.removals.begin(parent);
-        // Before it happens: the kernel may ask for the directory before this process hears of it.
-        self.entries_changed(parent, wall_clock());
-        let request = NodeRequest::Remove { parent, name: name.to_vec(), directory: false };
-        let (this, name) = (Arc::clone(self), name.to_vec());
-        let end = move |handed| {
-            let told = match handed {
-                Handed::Told(ino) => {
-                    this.removed(parent, &name, change, ino);
-                    Told::ByServer
-                }
-                Handed::Answered(answer) => {
-                    Told::Nothing(this.removal_answered(parent, &name, change, answer))
-                }
-                Handed::NotTaken => Told::NotTaken,
-            };
-            // What the directory looked like may have been asked for before it happened.
-            this.inodes.lock(parent).stamps.stamp(parent, &this.moments);
-            this.removals.end(parent);
-            answer(told);
-        };
-        self.link.hand_over(HandOver { unique, request, end: Box::new(end) });
     }
 }
 

@@ -14,16 +14,18 @@ use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use hayase_layout::InodeId;
 use hayase_wire::lock_ranges::{HeldRange, LockRanges};
 use hayase_wire::message::{
-    HeldLock, Lock, LockAnswer, LockRange, NodeReply, NodeRequest, Refused,
+    HeldLock, Lock, LockAnswer, LockHeld, LockRange, NodeReply, NodeRequest, Refused,
 };
 
-use super::{Area, LinkError, LockTold};
+use super::requests::Requests;
 use crate::limits::{LOCK_WAITERS_MAX, SIGNAL_LOOK};
+use crate::link::LinkError;
 use crate::signals::{Waiter, look_at};
+use crate::volume::LockTold;
 
 /// Locks of the processes above this volume.
 #[derive(Default)]
-pub(super) struct AreaLocks {
+struct LockTable {
     state: Mutex<State>,
     changed: Condvar,
 }
@@ -47,18 +49,18 @@ struct Waiting {
     told: Option<LockTold>,
 }
 
-impl std::fmt::Debug for AreaLocks {
+impl std::fmt::Debug for LockTable {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("AreaLocks").finish_non_exhaustive()
+        f.debug_struct("LockTable").finish_non_exhaustive()
     }
 }
 
-impl AreaLocks {
+impl LockTable {
     fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    pub(super) fn may_hold(&self, ino: InodeId, owner: u64) -> bool {
+    fn may_hold(&self, ino: InodeId, owner: u64) -> bool {
         self.lock().owners.contains_key(&(ino, owner))
     }
 
@@ -89,7 +91,7 @@ impl AreaLocks {
     }
 
     /// What is held, and then what is waited for.
-    pub(super) fn held(&self) -> Vec<HeldLock> {
+    fn held(&self) -> Vec<HeldLock> {
         let state = self.lock();
         let held = state.owners.iter().flat_map(|((ino, owner), ranges)| {
             ranges.iter().map(move |HeldRange { range, kind, pid }| {
@@ -105,7 +107,7 @@ impl AreaLocks {
     }
 
     /// Nobody will ever grant these.
-    pub(super) fn end_waits(&self, is_meant: impl Fn(InodeId) -> bool) {
+    fn end_waits(&self, is_meant: impl Fn(InodeId) -> bool) {
         let tickets: Vec<u64> = {
             let state = self.lock();
             let meant = state.waiting.iter().filter(|(_, waiting)| is_meant(waiting.ino));
@@ -122,7 +124,7 @@ impl AreaLocks {
         ranges.set(lock.range, lock.kind, lock.pid);
     }
 
-    pub(super) fn stop(&self) {
+    fn stop(&self) {
         self.lock().stopped = true;
         self.changed.notify_all();
     }
@@ -163,36 +165,74 @@ impl AreaLocks {
     }
 }
 
-impl Area {
+/// Asks for locks, and gives them back.
+pub(super) struct Locks {
+    requests: Requests,
+    table: LockTable,
+}
+
+impl Locks {
+    pub(super) fn new(requests: Requests) -> Self {
+        Self { requests, table: LockTable::default() }
+    }
+
+    /// As [`crate::Volume::may_hold_locks`].
+    pub(super) fn may_hold(&self, ino: InodeId, owner: u64) -> bool {
+        self.table.may_hold(ino, owner)
+    }
+
+    /// What is held, and then what is waited for.
+    pub(super) fn held(&self) -> Vec<HeldLock> {
+        self.table.held()
+    }
+
+    /// Nobody will ever grant these.
+    pub(super) fn end_waits(&self, is_meant: impl Fn(InodeId) -> bool) {
+        self.table.end_waits(is_meant);
+    }
+
+    /// Ends the thread that looks after waiters.
+    pub(super) fn stop(&self) {
+        self.table.stop();
+    }
+
+    /// The lock that is in the way of `lock`, if there is one.
+    pub(super) fn test(&self, ino: InodeId, lock: Lock) -> Result<Option<LockHeld>, Refused> {
+        match self.requests.call(&NodeRequest::TestLock { ino, lock })?.message {
+            NodeReply::LockHeld(held) => Ok(held),
+            other => Err(LinkError::unexpected("TestLock", &other).into()),
+        }
+    }
+
     pub(super) fn lock(&self, ino: InodeId, lock: Lock, waiter: Option<u32>, told: LockTold) {
-        self.locks.lock().owners.entry((ino, lock.owner)).or_default();
+        self.table.lock().owners.entry((ino, lock.owner)).or_default();
         let Some(thread) = waiter else {
             let answer = self.ask_lock(ino, lock, None);
             if answer.is_ok() {
-                self.locks.book(ino, &lock);
+                self.table.book(ino, &lock);
             }
             return told(answer.map(drop));
         };
         // Before it is asked: the ticket may be called before the answer is here.
-        let ticket = match self.locks.begin((ino, lock), thread, told) {
+        let ticket = match self.table.begin((ino, lock), thread, told) {
             Ok(ticket) => ticket,
             Err(told) => return told(Err(Refused::new(libc::ENOLCK))),
         };
         match self.ask_lock(ino, lock, Some(ticket)) {
             Ok(LockAnswer::Waits) => {}
             Ok(LockAnswer::Granted) => self.granted(ticket),
-            Err(refused) if refused.errno == libc::EIO => self.locks.give_up(ticket, refused),
-            Err(refused) => self.locks.tell(ticket, Err(refused)),
+            Err(refused) if refused.errno == libc::EIO => self.table.give_up(ticket, refused),
+            Err(refused) => self.table.tell(ticket, Err(refused)),
         }
     }
 
     /// The ticket is called. Who was killed meanwhile may have closed its files already, and nobody
     /// would ever give up its lock.
     pub(super) fn granted(&self, ticket: u64) {
-        let Some(Waiting { ino, lock, thread, told }) = self.locks.take(ticket) else { return };
+        let Some(Waiting { ino, lock, thread, told }) = self.table.take(ticket) else { return };
         let Some(told) = told else { return self.granted_to_nobody(ino, &lock) };
         if look_at(thread) != Waiter::Gone {
-            self.locks.book(ino, &lock);
+            self.table.book(ino, &lock);
             return told(Ok(()));
         }
         if let Err(error) = self.unlock(ino, lock.owner, lock.range) {
@@ -203,7 +243,7 @@ impl Area {
 
     /// Gives a lock back, unless its owner may hold others of the file and gives up all at once.
     fn granted_to_nobody(&self, ino: InodeId, lock: &Lock) {
-        if !self.locks.may_hold(ino, lock.owner)
+        if !self.table.may_hold(ino, lock.owner)
             && let Err(error) = self.unlock(ino, lock.owner, lock.range)
         {
             tracing::warn!(%ino, %error, "a lock that nobody waits for was not given up");
@@ -216,7 +256,7 @@ impl Area {
         lock: Lock,
         ticket: Option<u64>,
     ) -> Result<LockAnswer, Refused> {
-        match self.call(&NodeRequest::Lock { ino, lock, ticket })?.message {
+        match self.requests.call(&NodeRequest::Lock { ino, lock, ticket })?.message {
             NodeReply::Locked(answer) => Ok(answer),
             other => Err(LinkError::unexpected("Lock", &other).into()),
         }
@@ -225,16 +265,16 @@ impl Area {
     pub(super) fn unlock(&self, ino: InodeId, owner: u64, range: LockRange) -> Result<(), Refused> {
         if range == LockRange::ALL {
             // First: what is asked for meanwhile is booked anew.
-            self.locks.lock().owners.remove(&(ino, owner));
-        } else if let Some(ranges) = self.locks.lock().owners.get_mut(&(ino, owner)) {
+            self.table.lock().owners.remove(&(ino, owner));
+        } else if let Some(ranges) = self.table.lock().owners.get_mut(&(ino, owner)) {
             ranges.clear(range);
         }
-        self.call_done("Unlock", &NodeRequest::Unlock { ino, owner, range })
+        self.requests.call_done("Unlock", &NodeRequest::Unlock { ino, owner, range })
     }
 
     /// Body of the thread that looks after who waits.
     pub(super) fn look_after_waiters(&self) {
-        while let Some(waiting) = self.locks.next_look() {
+        while let Some(waiting) = self.table.next_look() {
             for (ticket, ino, thread) in waiting {
                 if thread.is_none_or(|thread| look_at(thread) != Waiter::There) {
                     self.cancel(ino, ticket);
@@ -246,18 +286,18 @@ impl Area {
     /// Granted before it could be cancelled, it is held: the ticket is being called, or was when
     /// nobody knew.
     fn cancel(&self, ino: InodeId, ticket: u64) {
-        let answer = self.call(&NodeRequest::CancelLock { ino, ticket });
+        let answer = self.requests.call(&NodeRequest::CancelLock { ino, ticket });
         match answer.map(|reply| reply.message) {
             Ok(NodeReply::Cancelled(true)) => {
-                self.locks.tell(ticket, Err(Refused::new(libc::EINTR)));
+                self.table.tell(ticket, Err(Refused::new(libc::EINTR)));
             }
             Ok(NodeReply::Cancelled(false)) => {
-                if let Some(Waiting { ino, lock, .. }) = self.locks.take_given_up(ticket) {
+                if let Some(Waiting { ino, lock, .. }) = self.table.take_given_up(ticket) {
                     self.granted_to_nobody(ino, &lock);
                 }
             }
             Ok(other) => tracing::error!(?other, "CancelLock answered by something else"),
-            Err(refused) => self.locks.give_up(ticket, refused),
+            Err(refused) => self.table.give_up(ticket, refused),
         }
     }
 }
@@ -300,7 +340,7 @@ mod tests {
         assert_eq!(locked(&volume, ino).unwrap_err().errno, libc::EIO);
         volume.unlock(ino, OWNER, LockRange::ALL).unwrap();
         let unlocked = server.count("Unlock");
-        volume.area.granted(1);
+        volume.locks.granted(1);
         assert_eq!(server.count("Unlock"), unlocked + 1, "nobody waits for it");
         assert_eq!(server.locks(ino), 0);
     }

@@ -1,36 +1,56 @@
 //! Names.
 
+use std::sync::Arc;
 use std::time::Instant;
 
 use hayase_layout::InodeId;
 use hayase_wire::message::{Entry, Grants, Name, NewNode, NodeReply, NodeRequest, Refused};
 
-use super::{Area, Asked, Found, LinkError, Listed, wall_clock};
+use super::attributes::Attributes;
+use super::gathering::Gatherer;
+use super::known::{Asked, Known, wall_clock};
+use super::opens::Opens;
+use super::requests::Requests;
 use crate::grants::Stamp;
-use crate::made_names::{Change, Known};
+use crate::link::{HandOver, Handed, LinkError};
+use crate::made_names::{self, Change, MadeNames};
+use crate::volume::{Awaited, Found, Listed, Told};
 
-impl Area {
+/// Looks names up, and changes them.
+pub(super) struct Names {
+    pub(super) known: Arc<Known>,
+    pub(super) requests: Requests,
+    pub(super) made: Arc<MadeNames>,
+    pub(super) opens: Arc<Opens>,
+    pub(super) gatherer: Arc<Gatherer>,
+    pub(super) attributes: Arc<Attributes>,
+}
+
+impl Names {
     pub(super) fn lookup(&self, parent: InodeId, name: &[u8]) -> Result<Found, Refused> {
         match self.made.find(parent, name) {
-            Known::Absent => return Err(Refused::new(libc::ENOENT)),
-            Known::Bound(ino) => match self.attributes_of_named(ino) {
+            made_names::Known::Absent => return Err(Refused::new(libc::ENOENT)),
+            made_names::Known::Bound(ino) => match self.attributes.attributes_of_named(ino) {
                 // It ended meanwhile, by somebody else's deed.
                 Err(refused) if refused.errno == libc::ESTALE => {}
                 found => return found,
             },
-            Known::Nothing => {}
+            made_names::Known::Nothing => {}
         }
-        self.told_of_file(self.removals.concern_files(), || self.ask_name(parent, name))
+        self.attributes
+            .told_of_file(self.known.removals().concern_files(), || self.ask_name(parent, name))
     }
 
     fn ask_name(&self, parent: InodeId, name: &[u8]) -> Result<Found, Refused> {
-        let (asked, gathers) = (self.asked(), self.gathering.is_any());
-        match self.call(&NodeRequest::Lookup { parent, name: name.to_vec() })?.message {
-            NodeReply::Entry(entry) if gathers && self.may_lack_gathered(entry.attr.ino, asked) => {
-                self.hand_on_untold(entry.attr.ino)?;
-                self.ask_attributes(entry.attr.ino)
+        let (asked, gathers) = (self.known.asked(), self.gatherer.is_any());
+        match self.requests.call(&NodeRequest::Lookup { parent, name: name.to_vec() })?.message {
+            NodeReply::Entry(entry)
+                if gathers && self.gatherer.may_lack_gathered(entry.attr.ino, asked) =>
+            {
+                self.gatherer.hand_on_untold(entry.attr.ino)?;
+                self.attributes.ask_attributes(entry.attr.ino)
             }
-            NodeReply::Entry(entry) => Ok(self.found(asked, entry.attr, entry.grants)),
+            NodeReply::Entry(entry) => Ok(self.known.found(asked, entry.attr, entry.grants)),
             other => Err(LinkError::unexpected("Lookup", &other).into()),
         }
     }
@@ -41,15 +61,15 @@ impl Area {
         node.open = None;
         let name = node.name.clone();
         self.made.add(parent, &name);
-        let (asked, before) = (self.asked(), wall_clock());
-        let answer = self.call(&NodeRequest::Create(node));
-        self.entries_changed(parent, before);
+        let (asked, before) = (self.known.asked(), wall_clock());
+        let answer = self.requests.call(&NodeRequest::Create(node));
+        self.known.entries_changed(parent, before);
         match answer?.message {
             NodeReply::Created(created) => {
                 let Entry { attr, grants } = created.entry;
                 self.made.bound(parent, &name, attr.ino);
                 self.know_names(asked, attr.ino, grants);
-                Ok(self.found(asked, attr, grants))
+                Ok(self.known.found(asked, attr, grants))
             }
             other => Err(LinkError::unexpected("Create", &other).into()),
         }
@@ -60,7 +80,7 @@ impl Area {
         if !grants.cache {
             return;
         }
-        let shard = self.inodes.lock(dir);
+        let shard = self.known.table().lock(dir);
         if shard.stamps.may_keep(dir, asked.stamp) {
             self.made.begin(dir);
         }
@@ -72,22 +92,22 @@ impl Area {
         parent: InodeId,
         name: &[u8],
     ) -> Result<Found, Refused> {
-        self.hand_on_untold(ino)?;
+        self.gatherer.hand_on_untold(ino)?;
         self.made.add(parent, name);
-        let (asked, before) = (self.asked(), wall_clock());
-        let answer = self.call(&NodeRequest::Link { ino, parent, name: name.to_vec() });
-        self.entries_changed(parent, before);
+        let (asked, before) = (self.known.asked(), wall_clock());
+        let answer = self.requests.call(&NodeRequest::Link { ino, parent, name: name.to_vec() });
+        self.known.entries_changed(parent, before);
         match answer.map(|reply| reply.message) {
             Ok(NodeReply::Entry(Entry { attr, grants }) | NodeReply::Attr { attr, grants }) => {
                 self.made.bound(parent, name, ino);
-                Ok(self.learn_changed(asked, attr, grants))
+                Ok(self.known.learn_changed(asked, attr, grants))
             }
             Ok(other) => {
-                self.changed(ino);
+                self.known.changed(ino);
                 Err(LinkError::unexpected("Link", &other).into())
             }
             Err(refused) => {
-                self.changed(ino);
+                self.known.changed(ino);
                 Err(refused)
             }
         }
@@ -102,12 +122,12 @@ impl Area {
         let change = self.made.unsure(parent, name);
         let request = NodeRequest::Remove { parent, name: name.to_vec(), directory };
         let before = wall_clock();
-        let answer = self.link.call(&request).map(|reply| reply.message);
-        self.entries_changed(parent, before);
+        let answer = self.requests.link().call(&request).map(|reply| reply.message);
+        self.known.entries_changed(parent, before);
         self.removal_answered(parent, name, change, answer)
     }
 
-    pub(super) fn removal_answered(
+    fn removal_answered(
         &self,
         parent: InodeId,
         name: &[u8],
@@ -124,7 +144,7 @@ impl Area {
     }
 
     /// A name of `ino` is gone.
-    pub(super) fn removed(&self, parent: InodeId, name: &[u8], change: Change, ino: InodeId) {
+    fn removed(&self, parent: InodeId, name: &[u8], change: Change, ino: InodeId) {
         self.made.removed(parent, name, change);
         self.made.end(ino);
         self.unnamed(ino);
@@ -141,12 +161,12 @@ impl Area {
         self.made.unsure(from.0, &from.1);
         self.made.add(to.0, &to.1);
         let before = wall_clock();
-        let answer = self.call(&NodeRequest::Rename { from, to, no_replace, exchange });
-        self.entries_changed(source, before);
-        self.entries_changed(target, before);
+        let answer = self.requests.call(&NodeRequest::Rename { from, to, no_replace, exchange });
+        self.known.entries_changed(source, before);
+        self.known.entries_changed(target, before);
         match answer?.message {
             NodeReply::Renamed { moved, replaced } => {
-                self.changed(moved);
+                self.known.changed(moved);
                 if let Some(replaced) = replaced {
                     self.unnamed(replaced);
                 }
@@ -158,13 +178,13 @@ impl Area {
 
     /// An inode lost a name by this node's deed: what lingers of it must not keep its bytes.
     fn unnamed(&self, ino: InodeId) {
-        let mut shard = self.inodes.lock(ino);
-        shard.stamps.stamp(ino, &self.moments);
+        let mut shard = self.known.table().lock(ino);
+        self.known.stamp(&mut shard, ino);
         shard.attributes.remove(ino);
         if let Some(node) = shard.nodes.get_mut(&ino) {
             node.open.unnamed(Instant::now());
         }
-        self.queue(&mut shard, ino);
+        self.opens.queue(&mut shard, ino);
     }
 
     pub(super) fn list(
@@ -174,23 +194,55 @@ impl Area {
         bytes: u32,
         plus: bool,
     ) -> Result<Vec<Listed>, Refused> {
-        let (asked, gathers) = (self.asked(), self.gathering.is_any());
+        let (asked, gathers) = (self.known.asked(), self.gatherer.is_any());
         let request = NodeRequest::ReadDir { dir, cookie, bytes, plus };
-        let entries = match self.call(&request)?.message {
+        let entries = match self.requests.call(&request)?.message {
             NodeReply::Entries(entries) => entries,
             other => return Err(LinkError::unexpected("ReadDir", &other).into()),
         };
         let listed = |mut entry: hayase_wire::message::DirEntry| {
-            if gathers && self.may_lack_gathered(entry.ino, asked) {
+            if gathers && self.gatherer.may_lack_gathered(entry.ino, asked) {
                 entry.entry = None; // To be asked for alone, when all is handed on.
             }
             let stamp = match &mut entry.entry {
-                Some(known) => self.learn(asked, &mut known.attr, known.grants),
+                Some(known) => self.known.learn(asked, &mut known.attr, known.grants),
                 None => Stamp::NEVER,
             };
             Listed { entry, stamp }
         };
         Ok(entries.into_iter().map(listed).collect())
+    }
+
+    /// As [`crate::Volume::hand_over_removal`].
+    pub(super) fn hand_over_removal(
+        self: &Arc<Self>,
+        parent: InodeId,
+        name: &[u8],
+        Awaited { unique, answer }: Awaited,
+    ) {
+        let change = self.made.unsure(parent, name);
+        self.known.removals().begin(parent);
+        // Before it happens: the kernel may ask for the directory before this process hears of it.
+        self.known.entries_changed(parent, wall_clock());
+        let request = NodeRequest::Remove { parent, name: name.to_vec(), directory: false };
+        let (this, name) = (Arc::clone(self), name.to_vec());
+        let end = move |handed| {
+            let told = match handed {
+                Handed::Told(ino) => {
+                    this.removed(parent, &name, change, ino);
+                    Told::ByServer
+                }
+                Handed::Answered(answer) => {
+                    Told::Nothing(this.removal_answered(parent, &name, change, answer))
+                }
+                Handed::NotTaken => Told::NotTaken,
+            };
+            // What the directory looked like may have been asked for before it happened.
+            this.known.stamp(&mut this.known.table().lock(parent), parent);
+            this.known.removals().end(parent);
+            answer(told);
+        };
+        self.requests.link().hand_over(HandOver { unique, request, end: Box::new(end) });
     }
 }
 

@@ -1,32 +1,95 @@
 //! Opening, creating, releasing.
 
+mod closing;
+
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::Instant;
 
 use hayase_layout::{InodeId, Layout};
 use hayase_wire::message::{
-    Access, Attr, Grants, MetaChange, NewNode, NodeReply, NodeRequest, OpenKind, Opened, Opening,
-    Refused,
+    Access, Attr, Grants, HeldOpen, MetaChange, Name, NewNode, NodeReply, NodeRequest, OpenKind,
+    Opened, Opening, Refused,
 };
 
+use super::closer::Closer;
 use super::inodes::{Node, Shard};
-use super::{Area, Asked, Class, Drops, FileOpen, Found, LinkError, OpenWish, wall_clock};
-use crate::open_file::{Plan, Serving, is_none};
+use super::known::{Asked, Known, wall_clock};
+use super::lost::LostFiles;
+use super::requests::Requests;
+use crate::link::LinkError;
+use crate::made_names::MadeNames;
+use crate::open_file::{Class, Linger, Plan, Serving, is_none};
+use crate::volume::{Drops, FileOpen, Found, OpenWish};
 
-impl Area {
+/// Opens files, and gives opens back.
+pub(super) struct Opens {
+    known: Arc<Known>,
+    requests: Requests,
+    made: Arc<MadeNames>,
+    lost: Arc<LostFiles>,
+    closer: Closer,
+    linger: Linger,
+    /// Opens that the server was asked for: the last one's number.
+    opens_asked: AtomicU64,
+    /// Creates whose answer has not been booked: a recall may name their inode before.
+    creating: AtomicUsize,
+    /// Descriptors of class [`Class::Remote`].
+    remote_handles: AtomicUsize,
+}
+
+/// What a recall left of an inode's opens.
+pub(super) struct Recalled {
+    pub(super) access: Access,
+    /// The number of the last open that the server was asked for.
+    pub(super) as_of: u64,
+    pub(super) class: Option<Class>,
+    /// Names of a directory that the kernel was given from here.
+    pub(super) names: Vec<Name>,
+}
+
+impl Opens {
+    /// Closed opens stay at their homes for `linger`.
+    pub(super) fn new(
+        known: Arc<Known>,
+        requests: Requests,
+        made: Arc<MadeNames>,
+        lost: Arc<LostFiles>,
+        linger: Linger,
+    ) -> Self {
+        Self {
+            known,
+            requests,
+            made,
+            lost,
+            closer: Closer::default(),
+            linger,
+            opens_asked: AtomicU64::new(0),
+            creating: AtomicUsize::new(0),
+            remote_handles: AtomicUsize::new(0),
+        }
+    }
+
+    /// Ends the threads that close and refresh.
+    pub(super) fn stop(&self) {
+        self.closer.stop();
+    }
+
+    /// Numbers an open; of an inode that is known, under its lock.
+    fn opening(&self, access: Access, kind: OpenKind) -> Opening {
+        Opening { access, kind, number: self.opens_asked.fetch_add(1, Ordering::SeqCst) + 1 }
+    }
+
     /// Decided under the inode's lock; a message only when the home does not count it yet.
     pub(super) fn open(&self, ino: InodeId, wish: OpenWish) -> Result<FileOpen, Refused> {
-        let _cuts = wish.truncate.then(|| self.gathering.cuts());
-        self.hand_on_untold(ino)?;
         let opening = {
-            let mut shard = self.inodes.lock(ino);
+            let mut shard = self.known.table().lock(ino);
             loop {
                 let node = shard.nodes.entry(ino).or_default();
                 match node.open.plan(wish.access, wish.truncate, serving(wish)) {
                     Plan::Ready => return Ok(self.hand_out(node, wish)),
-                    Plan::Wait => shard = self.inodes.wait(ino, shard),
+                    Plan::Wait => shard = self.known.table().wait(ino, shard),
                     Plan::Ask { access, kind } => {
                         node.open.ask(access, wish.access);
                         break self.opening(access, kind);
@@ -36,10 +99,10 @@ impl Area {
         };
         // Who opens for writing gives back by itself; the home recalls only the others.
         let writes = (opening.access.write || wish.truncate) && opening.kind == OpenKind::Remote;
-        if writes && self.demote(ino) {
-            self.invalidate(ino, Drops::Pages);
+        if writes && self.known.demote(ino) {
+            self.known.invalidate(ino, Drops::Pages);
         }
-        let asked = self.asked();
+        let asked = self.known.asked();
         let answer = self.ask_open(ino, opening, wish.truncate);
         self.book_open(ino, wish, opening.kind, asked, answer)
     }
@@ -53,14 +116,14 @@ impl Area {
         if is_none(open.access) {
             // Held already, only to be truncated.
             let change = MetaChange { size: Some(0), ..MetaChange::default() };
-            return match self.call(&NodeRequest::SetAttr { ino, change })?.message {
+            return match self.requests.call(&NodeRequest::SetAttr { ino, change })?.message {
                 NodeReply::Attr { attr, grants } => {
                     Ok((Opened { attr, grants, writing: true, descriptor: false }, None))
                 }
                 other => Err(LinkError::unexpected("SetAttr", &other).into()),
             };
         }
-        let reply = self.call(&NodeRequest::Open { ino, open, truncate })?;
+        let reply = self.requests.call(&NodeRequest::Open { ino, open, truncate })?;
         match reply.message {
             NodeReply::Opened(opened) => Ok((*opened, reply.descriptor)),
             other => Err(LinkError::unexpected("Open", &other).into()),
@@ -76,7 +139,7 @@ impl Area {
         answer: Result<(Opened, Option<OwnedFd>), Refused>,
     ) -> Result<FileOpen, Refused> {
         let answer = answer.map(|(opened, part)| (opened, part.map(Arc::new)));
-        let mut shard = self.inodes.lock(ino);
+        let mut shard = self.known.table().lock(ino);
         let keep = shard.stamps.may_keep(ino, asked.stamp);
         let node = shard.nodes.entry(ino).or_default();
         let result = match answer {
@@ -97,15 +160,15 @@ impl Area {
                 Err(refused)
             }
         };
-        self.inodes.answered(ino, shard);
+        self.known.table().answered(ino, shard);
         let (open, mut opened, lost) = result?;
         if lost {
-            self.invalidate(ino, Drops::Pages);
+            self.known.invalidate(ino, Drops::Pages);
         }
         if wish.truncate {
-            self.learn_changed(asked, opened.attr, opened.grants);
+            self.known.learn_changed(asked, opened.attr, opened.grants);
         } else {
-            self.learn(asked, &mut opened.attr, opened.grants);
+            self.known.learn(asked, &mut opened.attr, opened.grants);
         }
         Ok(open)
     }
@@ -154,8 +217,8 @@ impl Area {
         self.creating.fetch_add(1, Ordering::SeqCst);
         let name = node.name.clone();
         self.made.add(parent, &name);
-        let (asked, before) = (self.asked(), wall_clock());
-        let reply = self.call(&NodeRequest::Create(node));
+        let (asked, before) = (self.known.asked(), wall_clock());
+        let reply = self.requests.call(&NodeRequest::Create(node));
         let booked = reply.and_then(|reply| match reply.message {
             NodeReply::Created(created) => match created.opened {
                 Some(opened) => {
@@ -168,7 +231,7 @@ impl Area {
             other => Err(LinkError::unexpected("Create", &other).into()),
         });
         self.creating.fetch_sub(1, Ordering::SeqCst);
-        self.entries_changed(parent, before);
+        self.known.entries_changed(parent, before);
         booked
     }
 
@@ -182,25 +245,19 @@ impl Area {
     ) -> (Found, FileOpen) {
         let ino = opened.attr.ino;
         let open = {
-            let mut shard = self.inodes.lock(ino);
+            let mut shard = self.known.table().lock(ino);
             let keep = shard.stamps.may_keep(ino, asked.stamp);
             let node = shard.nodes.entry(ino).or_default();
             node.open.made(held, class_of(kind, part.is_some()), Instant::now());
             settle_grants(node, &opened.attr, opened.grants, keep, part);
             self.hand_out(node, wish)
         };
-        (self.found(asked, opened.attr, opened.grants), open)
+        (self.known.found(asked, opened.attr, opened.grants), open)
     }
 
-    /// The last release begins the lingering; nothing waits for the server, but for the way of what was gathered.
+    /// The last release begins the lingering; nothing waits for the server.
     pub(super) fn release(&self, ino: InodeId, access: Access) {
-        if !(access.write && self.delays_close(ino, access)) {
-            self.release_now(ino, access);
-        }
-    }
-
-    pub(super) fn release_now(&self, ino: InodeId, access: Access) {
-        let mut shard = self.inodes.lock(ino);
+        let mut shard = self.known.table().lock(ino);
         let Some(node) = shard.nodes.get_mut(&ino) else { return };
         node.open.release(access, Instant::now());
         if node.open.class() == Some(Class::Remote) {
@@ -219,7 +276,7 @@ impl Area {
     /// Has the closer look at an inode when something of it has lingered long enough.
     pub(super) fn queue(&self, shard: &mut Shard, ino: InodeId) {
         let Some(node) = shard.nodes.get_mut(&ino) else { return };
-        let Some(due) = node.open.due(self.settings.linger) else { return };
+        let Some(due) = node.open.due(self.linger) else { return };
         if node.queued.is_none_or(|queued| due < queued) {
             node.queued = Some(self.closer.push(due, ino));
         }
@@ -233,7 +290,7 @@ impl Area {
         }
         node.lose_cache();
         if node.descriptor.take().is_some()
-            && let Some(kernel) = self.kernel.get()
+            && let Some(kernel) = self.known.kernel()
         {
             kernel.release_descriptor(ino);
         }
@@ -242,9 +299,58 @@ impl Area {
             shard.nodes.remove(&ino);
         }
         if written {
-            shard.stamps.stamp(ino, &self.moments);
+            self.known.stamp(shard, ino);
             shard.attributes.remove(ino);
         }
+    }
+
+    /// What this process holds of these inodes, as their homes count it.
+    pub(super) fn held_where(&self, is_meant: impl Fn(InodeId) -> bool) -> Vec<HeldOpen> {
+        let mut opens = Vec::new();
+        let number = self.opens_asked.load(Ordering::SeqCst);
+        self.known.table().for_each(|shard| {
+            for (ino, node) in shard.nodes.iter().filter(|(ino, _)| is_meant(**ino)) {
+                let access = node.open.held();
+                if !is_none(access) {
+                    let kind = match node.open.class() {
+                        Some(Class::Local) => OpenKind::Local,
+                        _ => OpenKind::Remote,
+                    };
+                    opens.push(HeldOpen { ino: *ino, open: Opening { access, kind, number } });
+                }
+            }
+        });
+        opens
+    }
+
+    /// Nothing is granted any more when this returns; what the kernel has is dropped by the caller.
+    pub(super) fn recall(&self, ino: InodeId, bits: Grants) -> Recalled {
+        let mut names = Vec::new();
+        let mut shard = self.known.table().lock(ino);
+        self.known.stamp(&mut shard, ino);
+        shard.attributes.remove(ino);
+        if bits.cache {
+            names = self.made.end(ino);
+        }
+        // Under the inode's lock: what it is asked for from now on has a higher number.
+        let as_of = self.opens_asked.load(Ordering::SeqCst);
+        let (access, class) = match shard.nodes.get_mut(&ino) {
+            Some(node) => {
+                if bits.cache {
+                    node.lose_cache();
+                }
+                let class = node.open.class();
+                let still_open = node.open.recall();
+                self.release_if_unheld(&mut shard, ino);
+                (still_open, class)
+            }
+            // Perhaps a file being created here, whose answer is on its way.
+            None if self.creating.load(Ordering::SeqCst) > 0 => {
+                (Access { read: true, write: true }, None)
+            }
+            None => (Access::default(), None),
+        };
+        Recalled { access, as_of, class, names }
     }
 }
 
@@ -284,12 +390,9 @@ fn settle_grants(
 
 #[cfg(test)]
 mod tests {
-    use std::time::{Duration, Instant};
-
-    use hayase_wire::message::{Access, Grants};
+    use std::time::Duration;
 
     use super::*;
-    use crate::open_file::{Linger, Serving};
     use crate::testing::server::Parts;
     use crate::testing::{FakeServer, new_file};
     use crate::volume::Volume;
@@ -316,7 +419,7 @@ mod tests {
             let link: Arc<dyn Link> = Arc::clone(&server) as _;
             let linger = Linger { read: HOUR, write: HOUR, nameless: HOUR };
             let volume = AreaVolume::new(link, AreaSettings { linger, gathers: false }).unwrap();
-            volume.area.link.answer(Arc::downgrade(&volume.area) as _);
+            volume.answer_callbacks();
             let ino = volume.create(new_file("file"), wish(WRITE, false)).unwrap().0.attr.ino;
             volume.release(ino, WRITE);
 

@@ -1,38 +1,51 @@
 //! What the server asks of this node.
 
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use std::sync::mpsc::channel;
 use std::thread;
 use std::time::Duration;
 
 use hayase_layout::InodeId;
-use hayase_wire::message::{
-    Access, Callback, CallbackReply, Grants, HeldLock, HeldOpen, Name, OpenKind, Opening, StillOpen,
-};
+use hayase_wire::message::{Callback, CallbackReply, Grants, HeldLock, HeldOpen, Name, StillOpen};
 
-use super::{Area, Class, Drops};
+use super::gathering::Gatherer;
+use super::known::Known;
+use super::locks::Locks;
+use super::lost::LostFiles;
+use super::opens::{Opens, Recalled};
 use crate::limits::{DROP_WAIT, NAME_WAIT};
 use crate::link::Callbacks;
-use crate::open_file::is_none;
+use crate::made_names::MadeNames;
+use crate::open_file::Class;
+use crate::volume::Drops;
 
-impl Callbacks for Area {
+/// Answers the server.
+pub(super) struct Recalls {
+    pub(super) known: Arc<Known>,
+    pub(super) made: Arc<MadeNames>,
+    pub(super) lost: Arc<LostFiles>,
+    pub(super) opens: Arc<Opens>,
+    pub(super) gatherer: Arc<Gatherer>,
+    pub(super) locks: Arc<Locks>,
+}
+
+impl Callbacks for Recalls {
     fn answer(&self, callback: Callback) -> CallbackReply {
         match callback {
             Callback::Recall { ino, bits } => {
                 // Who takes back less goes on beside what is gathered.
-                let gave_back = !bits.cache || self.hand_on_recalled(ino);
+                let gave_back = !bits.cache || self.gatherer.hand_on_recalled(ino);
                 CallbackReply::Recalled { still_open: self.recall(ino, bits), gave_back }
             }
             Callback::InvalName { parent, name, busy } => {
-                if let Some(kernel) = self.kernel.get() {
+                if let Some(kernel) = self.known.kernel() {
                     let wait = if busy { Duration::ZERO } else { NAME_WAIT };
                     kernel.forget_name(parent, &name, wait);
                 }
                 CallbackReply::Forgotten
             }
             Callback::LockGranted { ticket } => {
-                self.granted(ticket);
+                self.locks.granted(ticket);
                 CallbackReply::Told
             }
             Callback::HomeLost { home } => {
@@ -71,18 +84,18 @@ impl Callbacks for Area {
     }
 }
 
-impl Area {
+impl Recalls {
     /// Nothing that was granted of these inodes is used any more when this returns, but pages of files that are written
     /// here, if the kernel has them locked for longer than [`DROP_WAIT`].
     fn drop_all(&self, is_meant: impl Fn(InodeId) -> bool) {
         let (mut known, mut written) = (Vec::new(), Vec::new());
-        self.inodes.for_each(|shard| {
-            shard.stamps.stamp_all(&self.moments);
+        self.known.table().for_each(|shard| {
+            self.known.stamp_all(shard);
             shard.attributes.retain(|ino| !is_meant(ino));
             for (ino, node) in shard.nodes.iter_mut().filter(|(ino, _)| is_meant(**ino)) {
                 node.lose_cache();
                 if let Some(gathering) = &node.gathering {
-                    gathering.is_void();
+                    gathering.make_void();
                 }
                 let (_, writers) = node.open.handles();
                 match drops(node.open.class(), true) {
@@ -94,14 +107,14 @@ impl Area {
         // After the stamps: what was asked before them begins nothing any more.
         self.made.end_all();
         for (ino, drops) in known {
-            self.invalidate(ino, drops);
+            self.known.invalidate(ino, drops);
         }
         self.drop_written(written);
     }
 
     /// Pages of files that are written here, whose kernel asks the home before it reads them when this returns.
     fn drop_written(&self, written: Vec<InodeId>) {
-        let Some(kernel) = self.kernel.get().cloned().filter(|_| !written.is_empty()) else {
+        let Some(kernel) = self.known.kernel().cloned().filter(|_| !written.is_empty()) else {
             return;
         };
         written.iter().for_each(|ino| kernel.invalidate(*ino, Drops::Attributes));
@@ -122,25 +135,10 @@ impl Area {
             tracing::warn!("what was cached of files that are written here is still there");
         }
     }
-}
 
-impl Area {
     /// What this process holds of these inodes: opens that their homes count, and locks.
     fn held_where(&self, is_meant: impl Fn(InodeId) -> bool) -> (Vec<HeldOpen>, Vec<HeldLock>) {
-        let mut opens = Vec::new();
-        let number = self.opens_asked.load(Ordering::SeqCst);
-        self.inodes.for_each(|shard| {
-            for (ino, node) in shard.nodes.iter().filter(|(ino, _)| is_meant(**ino)) {
-                let access = node.open.held();
-                if !is_none(access) {
-                    let kind = match node.open.class() {
-                        Some(Class::Local) => OpenKind::Local,
-                        _ => OpenKind::Remote,
-                    };
-                    opens.push(HeldOpen { ino: *ino, open: Opening { access, kind, number } });
-                }
-            }
-        });
+        let opens = self.opens.held_where(&is_meant);
         let mut locks = self.locks.held();
         locks.retain(|held| is_meant(held.ino));
         (opens, locks)
@@ -148,42 +146,15 @@ impl Area {
 
     /// Nothing is granted any more, then the kernel drops what it has, then this returns.
     fn recall(&self, ino: InodeId, bits: Grants) -> StillOpen {
-        let mut names = Vec::new();
-        let (access, as_of, class) = {
-            let mut shard = self.inodes.lock(ino);
-            shard.stamps.stamp(ino, &self.moments);
-            shard.attributes.remove(ino);
-            if bits.cache {
-                names = self.made.end(ino);
-            }
-            // Under the inode's lock: what it is asked for from now on has a higher number.
-            let as_of = self.opens_asked.load(Ordering::SeqCst);
-            let (access, class) = match shard.nodes.get_mut(&ino) {
-                Some(node) => {
-                    if bits.cache {
-                        node.lose_cache();
-                    }
-                    let class = node.open.class();
-                    let still_open = node.open.recall();
-                    self.release_if_unheld(&mut shard, ino);
-                    (still_open, class)
-                }
-                // Perhaps a file being created here, whose answer is on its way.
-                None if self.creating.load(Ordering::SeqCst) > 0 => {
-                    (Access { read: true, write: true }, None)
-                }
-                None => (Access::default(), None),
-            };
-            (access, as_of, class)
-        };
-        self.invalidate(ino, drops(class, bits.cache));
+        let Recalled { access, as_of, class, names } = self.opens.recall(ino, bits);
+        self.known.invalidate(ino, drops(class, bits.cache));
         self.forget_names(ino, &names);
         StillOpen { access, as_of }
     }
 
     /// Names of a directory that the kernel was told from here: nobody else tells it of their end.
     fn forget_names(&self, dir: InodeId, names: &[Name]) {
-        let (Some(kernel), Some((last, others))) = (self.kernel.get(), names.split_last()) else {
+        let (Some(kernel), Some((last, others))) = (self.known.kernel(), names.split_last()) else {
             return;
         };
         for name in others {

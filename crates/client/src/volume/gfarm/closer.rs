@@ -4,9 +4,8 @@
 //! new files that nothing happened to, and changes behind the last close, of mappings.
 
 use std::collections::VecDeque;
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
-use super::Inner;
 use super::nodes::Node;
 use super::open_file::Leaving;
 
@@ -67,24 +66,26 @@ impl Closer {
         self.wakes.notify_all();
     }
 
-    pub(super) fn start(inner: &Arc<Inner>) -> std::io::Result<()> {
+    /// Starts the threads; each job is done by `finish`.
+    pub(super) fn start<F>(this: &Arc<Self>, finish: &F) -> std::io::Result<()>
+    where
+        F: Fn(&Arc<Node>, &Leaving) + Clone + Send + 'static,
+    {
         for number in 0..THREADS {
-            let (inner, closer) = (Arc::downgrade(inner), Arc::clone(&inner.closer));
+            let (closer, finish) = (Arc::clone(this), finish.clone());
             let builder = std::thread::Builder::new().name(format!("hayase-close-{number}"));
-            builder.spawn(move || closer.work(&inner))?;
+            builder.spawn(move || closer.work(finish))?;
         }
         Ok(())
     }
 
-    fn work(&self, inner: &Weak<Inner>) {
+    fn work(&self, finish: impl Fn(&Arc<Node>, &Leaving)) {
         let mut state = self.lock();
         loop {
             if let Some((node, leaving)) = state.jobs.pop_front() {
                 state.busy += 1;
                 drop(state);
-                if let Some(inner) = inner.upgrade() {
-                    inner.finish(&node, &leaving);
-                }
+                finish(&node, &leaving);
                 state = self.lock();
                 state.busy -= 1;
                 if state.is_at_rest() {

@@ -9,16 +9,23 @@ use hayase_wire::message::Refused;
 use rustix::fs::FallocateFlags;
 use rustix::io::Errno;
 
+use super::metadata::Metadata;
 use super::nodes::Node;
-use super::opens::system;
-use super::{Inner, refused};
+use super::opens::{Opens, system};
+use super::refused;
 
 /// Opens for one read whose host does not answer: the copy that Gfarm chooses next, and one more.
 const READ_TRIES: usize = 3;
 
-impl Inner {
+/// Reads and writes.
+pub(super) struct Data {
+    pub(super) metadata: Arc<Metadata>,
+    pub(super) opens: Arc<Opens>,
+}
+
+impl Data {
     pub(super) fn read(&self, ino: InodeId, offset: u64, len: u32) -> Result<Vec<u8>, Refused> {
-        let node = self.nodes.get(ino)?;
+        let node = self.metadata.nodes().get(ino)?;
         let here = node.lock().file.readable();
         if let Some(here) = here {
             return read_plain(&here, offset, len);
@@ -26,8 +33,8 @@ impl Inner {
         let mut tries = 1;
         loop {
             let using = node.using();
-            let file = self.usable(&node, false)?;
-            let answer = self.lanes.read(file, offset, len);
+            let file = self.opens.usable(&node, false)?;
+            let answer = self.metadata.lanes().read(file, offset, len);
             drop(using);
             match answer {
                 Err(lost) if is_out_of_reach(&lost) && tries < READ_TRIES => {
@@ -36,7 +43,7 @@ impl Inner {
                         // Another copy would lack what was written to this one.
                         return Err(refused(lost));
                     }
-                    self.give_up(&node, file);
+                    self.opens.give_up(&node, file);
                 }
                 answer => return answer.map_err(refused),
             }
@@ -44,7 +51,7 @@ impl Inner {
     }
 
     pub(super) fn write(&self, ino: InodeId, offset: u64, data: &[u8]) -> Result<u32, Refused> {
-        let node = self.nodes.get(ino)?;
+        let node = self.metadata.nodes().get(ino)?;
         self.write_to(&node, offset, data)
     }
 
@@ -57,8 +64,8 @@ impl Inner {
         }
         // A close of another descriptor of this open would end it.
         let _using = node.using();
-        let file = self.usable(node, true)?;
-        let answer = self.lanes.write(file, offset, data);
+        let file = self.opens.usable(node, true)?;
+        let answer = self.metadata.lanes().write(file, offset, data);
         let mut state = node.lock();
         match answer {
             Ok(()) => {
@@ -76,7 +83,7 @@ impl Inner {
 
     /// At the end as this host knows it.
     pub(super) fn append(&self, ino: InodeId, data: &[u8]) -> Result<u32, Refused> {
-        let node = self.nodes.get(ino)?;
+        let node = self.metadata.nodes().get(ino)?;
         let _one_after_the_other = node.appending.lock().unwrap_or_else(PoisonError::into_inner);
         let (here, size) = {
             let state = node.lock();
@@ -102,25 +109,29 @@ impl Inner {
             return self.truncate_closed(node, len);
         }
         let _using = node.using();
-        let file = self.usable(node, true)?;
-        self.lanes.truncate(file, len).map_err(refused)?;
+        let file = self.opens.usable(node, true)?;
+        self.metadata.lanes().truncate(file, len).map_err(refused)?;
         node.lock().file.size = Some(len);
         Ok(())
     }
 
     fn truncate_closed(&self, node: &Node, len: u64) -> Result<(), Refused> {
-        let path = self.nodes.path(node.ino)?;
+        let path = self.metadata.nodes().path(node.ino)?;
         let request = Request::Open { path, write: true, truncate: len == 0 };
-        let opened = self.lanes.open(&request).map_err(|lost| self.gone(refused(lost)))?;
+        let opened = self
+            .metadata
+            .lanes()
+            .open(&request)
+            .map_err(|lost| self.metadata.gone(refused(lost)))?;
         if opened.stat.ino != node.gfarm {
-            self.close_quietly(opened.file);
-            return Err(self.replaced("another host put another file there"));
+            self.opens.close_quietly(opened.file);
+            return Err(self.metadata.replaced("another host put another file there"));
         }
-        self.lanes.close(opened.file, Some(len)).map_err(refused)
+        self.metadata.lanes().close(opened.file, Some(len)).map_err(refused)
     }
 
     pub(super) fn sync(&self, ino: InodeId) -> Result<(), Refused> {
-        let node = self.nodes.get(ino)?;
+        let node = self.metadata.nodes().get(ino)?;
         let (here, failed, has_writers) = {
             let mut state = node.lock();
             let file = &mut state.file;
@@ -137,8 +148,8 @@ impl Inner {
         }
         // Also when a close has told of what was written: the bytes may still be in memory where they are.
         let _using = node.using();
-        let file = self.usable(&node, true)?;
-        self.lanes.sync(file).map_err(refused)
+        let file = self.opens.usable(&node, true)?;
+        self.metadata.lanes().sync(file).map_err(refused)
     }
 
     pub(super) fn allocate(
@@ -148,7 +159,7 @@ impl Inner {
         offset: u64,
         len: u64,
     ) -> Result<(), Refused> {
-        let node = self.nodes.get(ino)?;
+        let node = self.metadata.nodes().get(ino)?;
         let Some(here) = node.lock().file.writes.clone() else {
             return Err(Refused::because(libc::EOPNOTSUPP, "the file is on another host"));
         };

@@ -1,19 +1,21 @@
-//! Names and attributes: what is asked of the metadata server, and how its answers are shown.
+//! Names and attributes.
 
 use std::sync::Arc;
 use std::time::{Instant, SystemTime};
 
-use hayase_layout::{InodeId, Layout};
+use hayase_layout::InodeId;
 use hayase_tier::gfarm_lane::{Answer, Kind, Request, SetTime, Stat, Time};
 use hayase_wire::message::{
-    AreaUse, Attr, FileKind, MetaChange, Name, NewNode, Refused, TimeSpec, XattrMode,
-    without_suidgid,
+    AreaUse, FileKind, MetaChange, Name, NewNode, Refused, XattrMode, without_suidgid,
 };
 
+use super::data::Data;
 use super::look_ahead::Look;
+use super::metadata::Metadata;
 use super::nodes::{Node, State};
 use super::open_file::{Plain, TimesLater};
-use super::{Inner, refused};
+use super::opens::Opens;
+use super::refused;
 use crate::volume::Found;
 
 /// What gfarm2fs tells of a path, and others ask for.
@@ -22,54 +24,44 @@ const SCHEME: &[u8] = b"gfarm://";
 /// Attributes of other kinds are the kernel's and not kept by Gfarm.
 const KINDS: [&[u8]; 3] = [b"user.", b"gfarm.", b"gfarm_root."];
 
-impl Inner {
-    /// A request without an answer.
-    pub(super) fn done(&self, request: &Request) -> Result<(), Refused> {
-        self.lanes.call(request, &[]).map(drop).map_err(refused)
-    }
+/// Names and attributes, as programs ask for them.
+pub(super) struct Names {
+    pub(super) metadata: Arc<Metadata>,
+    pub(super) opens: Arc<Opens>,
+    pub(super) data: Arc<Data>,
+}
 
-    fn bytes(&self, request: &Request) -> Result<Vec<u8>, Refused> {
-        self.lanes.call(request, &[]).map(|(_, bytes)| bytes).map_err(refused)
-    }
-
-    fn stat(&self, path: Vec<u8>) -> Result<Stat, Refused> {
-        match self.lanes.call(&Request::Stat { path }, &[]).map_err(refused)? {
-            (Answer::Stat(stat), _) => Ok(stat),
-            _ => Err(Refused::because(libc::EIO, "no attributes came")),
-        }
-    }
-
-    pub(super) fn found(&self, node: &Node) -> Found {
-        Found { attr: shown(node.ino, &node.lock()), stamp: self.stamp }
-    }
-
+impl Names {
     pub(super) fn lookup(&self, parent: InodeId, name: &[u8]) -> Result<Found, Refused> {
-        let path = self.nodes.path_in(parent, name)?;
+        let path = self.metadata.nodes().path_in(parent, name)?;
         let stat = match self.looked_ahead(parent, name) {
             Some(stat) => stat,
-            None => self.stat(path.clone()).inspect_err(|_| self.look_ahead.missed(parent))?,
+            None => self
+                .metadata
+                .stat(path.clone())
+                .inspect_err(|_| self.metadata.look_ahead().missed(parent))?,
         };
-        let mut node = self.nodes.seen(parent, name, stat);
+        let mut node = self.metadata.nodes().seen(parent, name, stat);
         let unlinked = node.lock().file.unlinked;
         if unlinked {
             node = self.look_again(node, parent, name, path)?;
         }
-        self.follow(&node);
-        Ok(self.found(&node))
+        self.opens.follow(&node);
+        Ok(self.metadata.found(&node))
     }
 
     /// What was fetched with others, just now or a moment ago, and is not open here: of that this host knows more.
     fn looked_ahead(&self, parent: InodeId, name: &[u8]) -> Option<Stat> {
-        let stat = match self.look_ahead.look(parent, name) {
+        let stat = match self.metadata.look_ahead().look(parent, name) {
             Look::Known(stat) => stat,
             Look::Ask => return None,
             Look::Fetch(fetching) => {
                 // What stands against it the look at the name itself is told.
-                let names = self.entries(parent, fetching.window).unwrap_or_default();
-                self.look_ahead.came(parent, name, &fetching, names)?
+                let names = self.metadata.entries(parent, fetching.window).unwrap_or_default();
+                self.metadata.look_ahead().came(parent, name, &fetching, names)?
             }
         };
-        (!self.nodes.is_open(stat.ino)).then_some(stat)
+        (!self.metadata.nodes().is_open(stat.ino)).then_some(stat)
     }
 
     /// It lost its last name here: another host made this one, or it was removed during the look. What is told after the
@@ -81,9 +73,12 @@ impl Inner {
         name: &[u8],
         path: Vec<u8>,
     ) -> Result<Arc<Node>, Refused> {
-        let stat = self.stat(path).inspect_err(|_| drop(self.nodes.unname(parent, name)))?;
+        let stat = self
+            .metadata
+            .stat(path)
+            .inspect_err(|_| drop(self.metadata.nodes().unname(parent, name)))?;
         if stat.ino != node.gfarm {
-            return Ok(self.nodes.seen(parent, name, stat));
+            return Ok(self.metadata.nodes().seen(parent, name, stat));
         }
         let mut state = node.lock();
         state.seen = stat;
@@ -92,41 +87,26 @@ impl Inner {
         Ok(node)
     }
 
-    /// Where it is, and what is there; `ESTALE` when that is something else. What is done by this path hits another
-    /// file only when another host puts it there between the two.
-    fn look_at(&self, node: &Node) -> Result<(Vec<u8>, Stat), Refused> {
-        let path = self.nodes.path(node.ino)?;
-        let stat = self.stat(path.clone()).map_err(|why| self.gone(why))?;
-        match stat.ino == node.gfarm {
-            true => Ok((path, stat)),
-            false => Err(self.replaced("another host put another file there")),
-        }
-    }
-
-    pub(super) fn own_path(&self, node: &Node) -> Result<Vec<u8>, Refused> {
-        self.look_at(node).map(|(path, _)| path)
-    }
-
     pub(super) fn attributes(&self, ino: InodeId) -> Result<Found, Refused> {
-        let node = self.nodes.get(ino)?;
+        let node = self.metadata.nodes().get(ino)?;
         let (is_open, unlinked, is_known, asks) = {
             let state = node.lock();
             let (is_open, now) = (!state.file.slots.is_empty(), Instant::now());
             (is_open, state.file.unlinked, state.is_known(now), state.asks())
         };
         if (unlinked && is_open) || is_known {
-            return Ok(self.found(&node));
+            return Ok(self.metadata.found(&node));
         }
-        match self.look_at(&node) {
+        match self.metadata.look_at(&node) {
             Ok((_, stat)) => {
                 node.lock().told(stat, asks);
-                self.follow(&node);
+                self.opens.follow(&node);
             }
             // Its name is gone on another host: it is what it was, until it is released.
             Err(why) if is_open && why.errno == libc::ESTALE => node.lock().seen.nlink = 0,
             Err(why) => return Err(why),
         }
-        Ok(self.found(&node))
+        Ok(self.metadata.found(&node))
     }
 
     pub(super) fn set_attributes(
@@ -137,9 +117,9 @@ impl Inner {
         if change.policy.is_some() {
             return Err(Refused::because(libc::EOPNOTSUPP, "a file of Gfarm lies whole on a host"));
         }
-        let node = self.nodes.get(ino)?;
+        let node = self.metadata.nodes().get(ino)?;
         if let Some(size) = change.size {
-            self.truncate(&node, size)?;
+            self.data.truncate(&node, size)?;
         }
         let (is_nameless, mode) = {
             let state = node.lock();
@@ -154,50 +134,54 @@ impl Inner {
             self.set_named(&node, change)?;
         }
         node.lock().changed();
-        self.look_ahead.changed();
+        self.metadata.look_ahead().changed();
         self.attributes(ino)
     }
 
     /// Mode, owner and times, by its name.
     fn set_named(&self, node: &Node, change: &MetaChange) -> Result<(), Refused> {
-        let path = self.own_path(node)?;
+        let path = self.metadata.own_path(node)?;
         if let Some(mode) = change.mode {
-            self.done(&Request::SetMode { path: path.clone(), mode })
-                .map_err(|why| self.gone(why))?;
+            self.metadata
+                .done(&Request::SetMode { path: path.clone(), mode })
+                .map_err(|why| self.metadata.gone(why))?;
         }
         if change.uid.is_some() || change.gid.is_some() {
             let (uid, gid) = (change.uid, change.gid);
-            self.done(&Request::SetOwner { path: path.clone(), uid, gid })
-                .map_err(|why| self.gone(why))?;
+            self.metadata
+                .done(&Request::SetOwner { path: path.clone(), uid, gid })
+                .map_err(|why| self.metadata.gone(why))?;
         }
         if change.atime.is_some() || change.mtime.is_some() {
             let (atime, mtime) = (time_set(change.atime), time_set(change.mtime));
             set_times_later(&mut node.lock(), atime, mtime);
-            self.done(&Request::SetTimes { path, atime, mtime }).map_err(|why| self.gone(why))?;
+            self.metadata
+                .done(&Request::SetTimes { path, atime, mtime })
+                .map_err(|why| self.metadata.gone(why))?;
         }
         Ok(())
     }
 
     pub(super) fn make(&self, new: &NewNode) -> Result<Found, Refused> {
-        let path = self.nodes.path_in(new.parent, &new.name)?;
+        let path = self.metadata.nodes().path_in(new.parent, &new.name)?;
         let there = path.clone();
         match (new.kind, &new.target) {
             (FileKind::Directory, _) => {
-                self.done(&Request::MakeDirectory { path, mode: new.mode })?;
+                self.metadata.done(&Request::MakeDirectory { path, mode: new.mode })?;
             }
             (FileKind::Symlink, Some(target)) => {
-                self.done(&Request::Symlink { target: target.clone(), path })?;
+                self.metadata.done(&Request::Symlink { target: target.clone(), path })?;
             }
             (FileKind::Regular, _) => {
                 let request = Request::Create { path, mode: new.mode, place: false, like: None };
-                let opened = self.lanes.open(&request).map_err(refused)?;
-                self.lanes.close(opened.file, None).map_err(refused)?;
+                let opened = self.metadata.lanes().open(&request).map_err(refused)?;
+                self.metadata.lanes().close(opened.file, None).map_err(refused)?;
             }
             _ => return Err(Refused::because(libc::EPERM, "Gfarm keeps no such files")),
         }
-        self.names_changed(&[new.parent]);
-        let stat = self.stat(there)?;
-        Ok(self.found(&self.nodes.seen(new.parent, &new.name, stat)))
+        self.metadata.names_changed(&[new.parent]);
+        let stat = self.metadata.stat(there)?;
+        Ok(self.metadata.found(&self.metadata.nodes().seen(new.parent, &new.name, stat)))
     }
 
     pub(super) fn link(
@@ -206,12 +190,13 @@ impl Inner {
         parent: InodeId,
         name: &[u8],
     ) -> Result<Found, Refused> {
-        let (from, to) = (self.nodes.path(ino)?, self.nodes.path_in(parent, name)?);
+        let (from, to) =
+            (self.metadata.nodes().path(ino)?, self.metadata.nodes().path_in(parent, name)?);
         let there = to.clone();
-        self.done(&Request::Link { from, to })?;
-        self.names_changed(&[parent]);
-        let stat = self.stat(there)?;
-        Ok(self.found(&self.nodes.seen(parent, name, stat)))
+        self.metadata.done(&Request::Link { from, to })?;
+        self.metadata.names_changed(&[parent]);
+        let stat = self.metadata.stat(there)?;
+        Ok(self.metadata.found(&self.metadata.nodes().seen(parent, name, stat)))
     }
 
     pub(super) fn remove(
@@ -220,15 +205,15 @@ impl Inner {
         name: &[u8],
         directory: bool,
     ) -> Result<(), Refused> {
-        let path = self.nodes.path_in(parent, name)?;
-        let had = self.nodes.named(parent, name);
-        let _using = had.as_ref().map(|node| self.hold(node));
-        self.done(&match directory {
+        let path = self.metadata.nodes().path_in(parent, name)?;
+        let had = self.metadata.nodes().named(parent, name);
+        let _using = had.as_ref().map(|node| self.opens.hold(node));
+        self.metadata.done(&match directory {
             true => Request::RemoveDirectory { path },
             false => Request::Unlink { path },
         })?;
-        self.names_changed(&[parent]);
-        if let Some(node) = self.nodes.unname(parent, name) {
+        self.metadata.names_changed(&[parent]);
+        if let Some(node) = self.metadata.nodes().unname(parent, name) {
             lost_a_name(&node);
         }
         Ok(())
@@ -243,43 +228,35 @@ impl Inner {
         if flags {
             return Err(Refused::because(libc::EINVAL, "Gfarm has one kind of rename"));
         }
-        let (source, target) =
-            (self.nodes.path_in(from.0, &from.1)?, self.nodes.path_in(to.0, &to.1)?);
-        let replaced = self.nodes.named(to.0, &to.1);
-        let _using = replaced.as_ref().map(|node| self.hold(node));
-        self.done(&Request::Rename { from: source, to: target })?;
-        self.names_changed(&[from.0, to.0]);
-        if let Some(node) = self.nodes.renamed(from, to) {
+        let (source, target) = (
+            self.metadata.nodes().path_in(from.0, &from.1)?,
+            self.metadata.nodes().path_in(to.0, &to.1)?,
+        );
+        let replaced = self.metadata.nodes().named(to.0, &to.1);
+        let _using = replaced.as_ref().map(|node| self.opens.hold(node));
+        self.metadata.done(&Request::Rename { from: source, to: target })?;
+        self.metadata.names_changed(&[from.0, to.0]);
+        if let Some(node) = self.metadata.nodes().renamed(from, to) {
             lost_a_name(&node);
         }
         Ok(())
     }
 
     pub(super) fn read_link(&self, ino: InodeId) -> Result<Vec<u8>, Refused> {
-        self.bytes(&Request::ReadLink { path: self.nodes.path(ino)? }).map_err(|why| self.gone(why))
-    }
-
-    /// As the directory is at some moment during the call; `most` names of it.
-    pub(super) fn entries(
-        &self,
-        dir: InodeId,
-        most: usize,
-    ) -> Result<Vec<(Vec<u8>, Stat)>, Refused> {
-        let request = Request::List { path: self.nodes.path(dir)?, most };
-        match self.lanes.call(&request, &[]).map_err(refused)? {
-            (Answer::Entries(entries), _) => Ok(entries),
-            _ => Err(Refused::because(libc::EIO, "no entries came")),
-        }
+        self.metadata
+            .bytes(&Request::ReadLink { path: self.metadata.nodes().path(ino)? })
+            .map_err(|why| self.metadata.gone(why))
     }
 
     pub(super) fn xattr(&self, ino: InodeId, name: &[u8]) -> Result<Vec<u8>, Refused> {
         if name == URL {
-            let path = self.nodes.path(ino)?;
+            let path = self.metadata.nodes().path(ino)?;
             let scheme = if path.starts_with(SCHEME) { &[][..] } else { SCHEME };
             return Ok([scheme, &path].concat());
         }
         check_kind(name)?;
-        self.bytes(&Request::Xattr { path: self.nodes.path(ino)?, name: name.to_vec() })
+        self.metadata
+            .bytes(&Request::Xattr { path: self.metadata.nodes().path(ino)?, name: name.to_vec() })
     }
 
     pub(super) fn set_xattr(
@@ -295,26 +272,27 @@ impl Inner {
             XattrMode::Create => libc::XATTR_CREATE,
             XattrMode::Replace => libc::XATTR_REPLACE,
         };
-        let path = self.own_path(&*self.nodes.get(ino)?)?;
+        let path = self.metadata.own_path(&*self.metadata.nodes().get(ino)?)?;
         let request = Request::SetXattr { path, name: name.to_vec(), flags };
-        self.lanes.call(&request, value).map(drop).map_err(refused)
+        self.metadata.lanes().call(&request, value).map(drop).map_err(refused)
     }
 
     pub(super) fn xattrs(&self, ino: InodeId) -> Result<Vec<Name>, Refused> {
-        let names = self.bytes(&Request::Xattrs { path: self.nodes.path(ino)? })?;
+        let names =
+            self.metadata.bytes(&Request::Xattrs { path: self.metadata.nodes().path(ino)? })?;
         let names = names.split(|&byte| byte == 0);
         Ok(names.filter(|name| check_kind(name).is_ok()).map(<[u8]>::to_vec).collect())
     }
 
     pub(super) fn remove_xattr(&self, ino: InodeId, name: &[u8]) -> Result<(), Refused> {
         check_kind(name)?;
-        let path = self.own_path(&*self.nodes.get(ino)?)?;
-        self.done(&Request::RemoveXattr { path, name: name.to_vec() })
+        let path = self.metadata.own_path(&*self.metadata.nodes().get(ino)?)?;
+        self.metadata.done(&Request::RemoveXattr { path, name: name.to_vec() })
     }
 
     pub(super) fn usage(&self) -> Result<AreaUse, Refused> {
-        let path = self.nodes.path(InodeId::ROOT)?;
-        match self.lanes.call(&Request::Room { path }, &[]).map_err(refused)? {
+        let path = self.metadata.nodes().path(InodeId::ROOT)?;
+        match self.metadata.lanes().call(&Request::Room { path }, &[]).map_err(refused)? {
             (Answer::Room { used, free, files }, _) => {
                 let bytes = |kib: u64| kib.saturating_mul(1024);
                 let total = bytes(used).saturating_add(bytes(free));
@@ -376,61 +354,4 @@ fn time_set(time: Option<hayase_wire::message::SetTime>) -> SetTime {
         Some(hayase_wire::message::SetTime::Now) => SetTime::Now,
         Some(hayase_wire::message::SetTime::To(time)) => SetTime::To((time.seconds, time.nanos)),
     }
-}
-
-fn kind(kind: Kind) -> FileKind {
-    match kind {
-        Kind::File => FileKind::Regular,
-        Kind::Directory => FileKind::Directory,
-        Kind::Link => FileKind::Symlink,
-    }
-}
-
-fn time((seconds, nanos): Time) -> TimeSpec {
-    TimeSpec { seconds, nanos }
-}
-
-/// Attributes of what is in a directory, without what this host knows better.
-pub(super) fn attr(ino: InodeId, stat: &Stat) -> Attr {
-    Attr {
-        ino,
-        kind: kind(stat.kind),
-        mode: stat.mode,
-        uid: stat.uid,
-        gid: stat.gid,
-        rdev: 0,
-        nlink: u32::try_from(stat.nlink).unwrap_or(u32::MAX),
-        size: stat.size,
-        blocks: stat.size.div_ceil(512),
-        atime: time(stat.atime),
-        mtime: time(stat.mtime),
-        ctime: time(stat.ctime),
-        crtime: time(stat.ctime),
-        layout: if stat.kind == Kind::File { Layout::Whole } else { Layout::None },
-        layout_epoch: 0,
-        trunc_epoch: 0,
-        policy: None,
-        acls: None,
-    }
-}
-
-/// While it is written from this host, size and time are here before they are with the metadata server. While it is
-/// read through pages, the size is theirs.
-pub(super) fn shown(ino: InodeId, state: &State) -> Attr {
-    let mut attr = attr(ino, &state.seen);
-    if state.file.unlinked {
-        attr.nlink = 0;
-    }
-    let plain = state.file.writes.as_ref().and_then(|writes| Plain::of(writes).ok());
-    if let Some(plain) = plain {
-        let is_set = state.file.times.is_some_and(|times| times.plain == Some(plain));
-        let is_told = state.file.told.is_some_and(|(told, _)| told == plain);
-        (attr.size, attr.blocks) = (plain.size, plain.blocks);
-        if !is_set && !is_told {
-            attr.mtime = time(plain.mtime);
-        }
-    } else if let Some(size) = state.file.size.or(state.file.end_of_pages()) {
-        (attr.size, attr.blocks) = (size, size.div_ceil(512));
-    }
-    attr
 }

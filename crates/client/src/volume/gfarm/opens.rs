@@ -2,42 +2,80 @@
 //!
 //! Every open of the kernel is one of Gfarm: that is what makes a close on one host seen by the next open on
 //! another. What the kernel keeps of the file is dropped when the open finds another version, or when a look does
-//! ([`Inner::follow`]): what an open of Gfarm reads may be a copy that stays as it was.
+//! ([`Opens::follow`]): what an open of Gfarm reads may be a copy that stays as it was.
 //!
 //! Several processes may use one open, and each close of one of them ends Gfarm's: it is taken out of its slot, which
-//! the next call fills again ([`Inner::usable`]), and closed when those that found it there are done ([`Node::using`]).
+//! the next call fills again ([`Opens::usable`]), and closed when those that found it there are done ([`Node::using`]).
 
 use std::io;
 use std::os::fd::OwnedFd;
-use std::sync::{Arc, PoisonError, RwLockReadGuard, TryLockError};
+use std::sync::{Arc, OnceLock, PoisonError, RwLockReadGuard, TryLockError};
 use std::time::{Instant, SystemTime};
 
 use hayase_layout::InodeId;
 use hayase_tier::gfarm_lane::{FileId, Kind, Opened, Request};
 use hayase_wire::message::{Access, NewNode, Refused};
 
-use super::bursts::Making;
+use super::bursts::{Bursts, Making};
+use super::closer::Closer;
+use super::metadata::Metadata;
 use super::nodes::Node;
 use super::open_file::{Leaving, Plain, Released, Slot, Telling, Usable, Version, version};
-use super::{Inner, refused};
+use super::refused;
 use crate::open_file::{Class, Serving};
-use crate::volume::{Drops, FileOpen, Found, OpenWish};
+use crate::volume::{Drops, FileOpen, Found, KernelCaches, OpenWish};
 
-impl Inner {
+/// What is open, and what is still to be closed.
+pub(super) struct Opens {
+    metadata: Arc<Metadata>,
+    bursts: Bursts,
+    closer: Arc<Closer>,
+    kernel: OnceLock<Arc<dyn KernelCaches>>,
+}
+
+impl Opens {
+    /// Starts the threads that close.
+    ///
+    /// # Errors
+    /// When no thread can be started.
+    pub(super) fn start(metadata: Arc<Metadata>) -> io::Result<Arc<Self>> {
+        let (bursts, closer) = (Bursts::default(), Arc::<Closer>::default());
+        let this = Arc::new(Self { metadata, bursts, closer, kernel: OnceLock::new() });
+        let opens = Arc::downgrade(&this);
+        let finish = move |node: &Arc<Node>, leaving: &Leaving| {
+            if let Some(opens) = opens.upgrade() {
+                opens.finish(node, leaving);
+            }
+        };
+        Closer::start(&this.closer, &finish)?;
+        Ok(this)
+    }
+
+    /// The kernel whose caches follow what is found here.
+    pub(super) fn attach(&self, kernel: Arc<dyn KernelCaches>) {
+        // Once per mount.
+        let _ = self.kernel.set(kernel);
+    }
+
+    /// Returns when everything that was released is closed.
+    pub(super) fn drain(&self) {
+        self.closer.drain();
+    }
+
     pub(super) fn open(&self, ino: InodeId, wish: OpenWish) -> Result<FileOpen, Refused> {
-        let node = self.nodes.get(ino)?;
-        let path = self.nodes.path(ino)?;
+        let node = self.metadata.nodes().get(ino)?;
+        let path = self.metadata.nodes().path(ino)?;
         // Who may not write may not empty it either.
         let (write, truncate) = (wish.access.write || wish.truncate, wish.truncate);
         let told_before = node.lock().file.told_here;
-        let opened = self.lanes.open(&Request::Open { path, write, truncate });
-        let opened = opened.map_err(|lost| self.gone(refused(lost)))?;
+        let opened = self.metadata.lanes().open(&Request::Open { path, write, truncate });
+        let opened = opened.map_err(|lost| self.metadata.gone(refused(lost)))?;
         if opened.stat.ino != node.gfarm || opened.stat.kind != Kind::File {
             self.close_quietly(opened.file);
-            return Err(self.replaced("another host put something else there"));
+            return Err(self.metadata.replaced("another host put something else there"));
         }
         if write || truncate {
-            self.look_ahead.changed();
+            self.metadata.look_ahead().changed();
         }
         self.admit(&node, wish, opened, told_before)
     }
@@ -47,20 +85,20 @@ impl Inner {
         new: &NewNode,
         wish: OpenWish,
     ) -> Result<(Found, FileOpen), Refused> {
-        let path = self.nodes.path_in(new.parent, &new.name)?;
+        let path = self.metadata.nodes().path_in(new.parent, &new.name)?;
         let Making { place, like } = self.bursts.next(new.parent, new.mode, Instant::now());
         let request = Request::Create { path, mode: new.mode, place, like };
-        let opened = self.lanes.open(&request).map_err(refused)?;
+        let opened = self.metadata.lanes().open(&request).map_err(refused)?;
         let stat = opened.stat;
-        self.file_was_made(new.parent, stat.ctime);
+        self.metadata.file_was_made(new.parent, stat.ctime);
         if like.is_none() {
             self.bursts.told(new.parent, new.mode, stat, Instant::now());
         }
-        let node = self.nodes.seen(new.parent, &new.name, stat);
+        let node = self.metadata.nodes().seen(new.parent, &new.name, stat);
         let told_before = node.lock().file.told_here;
         let open = self.admit(&node, wish, opened, told_before)?;
         node.lock().file.made(new.parent, place);
-        Ok((self.found(&node), open))
+        Ok((self.metadata.found(&node), open))
     }
 
     /// The open joins those that are there.
@@ -94,7 +132,7 @@ impl Inner {
             others.is_some_and(|others| !plain.is_some_and(|now| now.is_same_file(&others)));
         if class == Class::Local && moved {
             drop(state);
-            self.nodes.retire(node);
+            self.metadata.nodes().retire(node);
             self.close_quietly(file);
             return Err(Refused::new(libc::ESTALE));
         }
@@ -160,7 +198,7 @@ impl Inner {
             return Ok(opened);
         }
         self.close_quietly(opened.file);
-        self.reopen(node, wish.access.write).map_err(|why| self.gone(why))
+        self.reopen(node, wish.access.write).map_err(|why| self.metadata.gone(why))
     }
 
     /// An open found this version: readers of another one get this one from now on, and the kernel drops their pages
@@ -274,8 +312,8 @@ impl Inner {
     }
 
     fn reopen(&self, node: &Node, write: bool) -> Result<Opened, Refused> {
-        let path = self.nodes.path(node.ino)?;
-        let opened = self.lanes.open(&Request::Open { path, write, truncate: false });
+        let path = self.metadata.nodes().path(node.ino)?;
+        let opened = self.metadata.lanes().open(&Request::Open { path, write, truncate: false });
         let opened = opened.map_err(refused)?;
         if opened.stat.ino != node.gfarm {
             self.close_quietly(opened.file);
@@ -298,7 +336,7 @@ impl Inner {
 
     /// A descriptor that may write was closed.
     pub(super) fn closed(&self, ino: InodeId) -> Result<(), Refused> {
-        let node = self.nodes.get(ino)?;
+        let node = self.metadata.nodes().get(ino)?;
         let (leaving, failed) = {
             let mut state = node.lock();
             if state.file.is_as_made() && self.closer.has_room() {
@@ -314,8 +352,8 @@ impl Inner {
     }
 
     /// The kernel gives an open back; the rest is done by another thread.
-    pub(super) fn release(self: &Arc<Self>, ino: InodeId, access: Access) {
-        let Ok(node) = self.nodes.get(ino) else { return };
+    pub(super) fn release(&self, ino: InodeId, access: Access) {
+        let Ok(node) = self.metadata.nodes().get(ino) else { return };
         let mut state = node.lock();
         let made = access.write.then(|| state.file.maker_closes()).flatten();
         let Some(Released { leaving, readers, is_last }) = state.file.release(access) else {
@@ -335,11 +373,11 @@ impl Inner {
     }
 
     /// What the closer does with it.
-    pub(super) fn finish(&self, node: &Arc<Node>, leaving: &Leaving) {
+    fn finish(&self, node: &Arc<Node>, leaving: &Leaving) {
         let told = match (&leaving.writes, leaving.file) {
             (None, Some(file)) => {
                 node.wait_for_users();
-                self.lanes.close(file, None).map_err(refused)
+                self.metadata.lanes().close(file, None).map_err(refused)
             }
             _ => self.tell(node, leaving),
         };
@@ -352,7 +390,7 @@ impl Inner {
     fn tell(&self, node: &Arc<Node>, leaving: &Leaving) -> Result<(), Refused> {
         node.wait_for_users();
         let told = self.tell_alone(node, leaving);
-        self.look_ahead.changed();
+        self.metadata.look_ahead().changed();
         told
     }
 
@@ -372,7 +410,7 @@ impl Inner {
             let mark = matches!(telling, Telling::MarkAndClose | Telling::Reopen);
             let len =
                 writes.zip(now).filter(|_| mark).and_then(|(writes, now)| touch(writes, &now));
-            match self.lanes.close(file, len) {
+            match self.metadata.lanes().close(file, len) {
                 Ok(()) => break,
                 // Lost with its process; the bytes are here.
                 Err(lost) if lost.broken && now.is_some() && telling != Telling::Reopen => {
@@ -392,13 +430,13 @@ impl Inner {
             state.file.times.take().filter(|times| times.plain == now)
         };
         let Some(times) = times else { return Ok(()) };
-        let path = match self.own_path(node) {
+        let path = match self.metadata.own_path(node) {
             Ok(path) => path,
             // It has no name any more that this host knows of: nobody here sees its times.
             Err(why) if why.errno == libc::ESTALE => return Ok(()),
             Err(why) => return Err(why),
         };
-        self.done(&Request::SetTimes { path, atime: times.atime, mtime: times.mtime })
+        self.metadata.done(&Request::SetTimes { path, atime: times.atime, mtime: times.mtime })
     }
 
     fn reopen_same(&self, node: &Node, now: Option<&Plain>) -> Result<FileId, Refused> {
@@ -414,7 +452,7 @@ impl Inner {
 
     /// What nobody waits for.
     pub(super) fn close_quietly(&self, file: FileId) {
-        if let Err(lost) = self.lanes.close(file, None) {
+        if let Err(lost) = self.metadata.lanes().close(file, None) {
             tracing::debug!(%lost, "close");
         }
     }

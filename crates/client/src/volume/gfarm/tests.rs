@@ -154,7 +154,7 @@ fn a_close_during_the_removal_of_the_name_loses_nothing() {
                 let mount = closer.clone();
                 told.send(std::thread::spawn(move || mount.closed(ino))).unwrap();
                 // The close has taken its open, and waits for the end of this.
-                let node = closer.0.nodes.get(ino).unwrap();
+                let node = closer.0.metadata.nodes().get(ino).unwrap();
                 while node.lock().file.slots[0].file.is_some() {
                     std::thread::yield_now();
                 }
@@ -187,7 +187,7 @@ fn a_reader_gets_another_version_whole_or_not_at_all() {
     assert!(!fake.pages_were_dropped(), "once");
     // By its name, and by a listing, which drops nothing.
     fake.files().write("/f", b"short");
-    mount.0.nodes.seen(InodeId::ROOT, b"f", fake.files().stat("/f"));
+    mount.0.metadata.nodes().seen(InodeId::ROOT, b"f", fake.files().stat("/f"));
     assert_eq!(mount.lasting_attributes(ino).unwrap().size, 15);
     mount.look("f").unwrap();
     assert!(fake.pages_were_dropped());

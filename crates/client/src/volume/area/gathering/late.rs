@@ -10,18 +10,17 @@ use std::time::Instant;
 
 use hayase_layout::{InodeId, ServerId};
 
-use super::FileGathering;
+use super::{FileGathering, Gatherer};
 use crate::limits::{GATHER_RECALL_WAIT, GATHER_WAIT};
-use crate::volume::area::Area;
 
 /// Files of one home.
 type Files = Vec<(InodeId, Arc<FileGathering>)>;
 
-impl Area {
+impl Gatherer {
     /// Body of the thread that hands on what has waited for long. Those that it starts end before it.
     pub(in crate::volume::area) fn hand_on_late(&self) {
         std::thread::scope(|scope| {
-            while self.gathering.until_due() {
+            while self.windows.until_due() {
                 for (home, files) in self.gathered_by_home() {
                     self.hand_on_due(scope, home, files);
                 }
@@ -40,9 +39,9 @@ impl Area {
         if files.is_empty() {
             return;
         }
-        if !self.gathering.begins_at(home) {
+        if !self.windows.begins_at(home) {
             // Its thread may have passed these.
-            return self.gathering.is_due(Instant::now() + GATHER_WAIT);
+            return self.windows.is_due(Instant::now() + GATHER_WAIT);
         }
         let hand_on = move || {
             for (ino, file) in files {
@@ -50,27 +49,23 @@ impl Area {
                     let _told = self.end_window(ino, &file, &mut file.lock());
                 }
             }
-            self.gathering.ended_at(home);
+            self.windows.ended_at(home);
         };
         let builder = Builder::new().name("hayase-gather".to_owned());
         if let Err(error) = builder.spawn_scoped(scope, hand_on) {
             tracing::warn!(%error, "start a thread that hands on what was gathered");
-            self.gathering.ended_at(home);
-            self.gathering.is_due(Instant::now() + GATHER_WAIT);
+            self.windows.ended_at(home);
+            self.windows.is_due(Instant::now() + GATHER_WAIT);
         }
     }
 
     /// Whether a file's window is due; if it is later, it is looked at again then. Whoever holds the file's lock hands
     /// it on, or takes more into a window that is looked at again.
     fn is_due_now(&self, file: &FileGathering) -> bool {
-        let due = match file.gathered.try_lock() {
-            Ok(gathered) => gathered.window().map(|window| window.due),
-            Err(_) => Some(Instant::now() + GATHER_WAIT),
-        };
-        let Some(due) = due else { return false };
+        let Some(due) = file.due() else { return false };
         let is_now = due <= Instant::now();
         if !is_now {
-            self.gathering.is_due(due);
+            self.windows.is_due(due);
         }
         is_now
     }
@@ -89,7 +84,7 @@ impl Area {
 
     fn gathered_by_home(&self) -> BTreeMap<ServerId, Files> {
         let mut homes = BTreeMap::<ServerId, Files>::new();
-        self.inodes.for_each(|shard| {
+        self.known.table().for_each(|shard| {
             for (ino, node) in &shard.nodes {
                 if let Some(file) = node.gathering.as_ref().filter(|file| file.may_have_window()) {
                     homes.entry(ino.home()).or_default().push((*ino, Arc::clone(file)));

@@ -9,8 +9,8 @@ use std::time::Instant;
 
 use hayase_layout::InodeId;
 
+use super::Gatherer;
 use crate::limits::{GATHER_ANSWER_WAIT, GATHER_RECALL_PAUSE, GATHER_RECALL_WAIT};
-use crate::volume::area::Area;
 
 /// Of one file: its thread, if there is one.
 #[derive(Debug, Default)]
@@ -51,26 +51,25 @@ impl Recalled {
     }
 }
 
-impl Area {
+impl Gatherer {
     /// Whether what was gathered of a file is at its home, or known to be lost, when this returns. What takes longer than
     /// [`GATHER_ANSWER_WAIT`] goes on by itself, and who asks is to ask again.
-    pub(in crate::volume::area) fn hand_on_recalled(&self, ino: InodeId) -> bool {
+    pub(in crate::volume::area) fn hand_on_recalled(self: &Arc<Self>, ino: InodeId) -> bool {
         let Some(file) = self.file_gathering(ino).filter(|file| file.may_have_window()) else {
             return true;
         };
-        let begins = file.recalled.begins();
+        let begins = file.recalled().begins();
         if begins {
-            let Some(area) = self.me.upgrade() else { return false };
-            let of = Arc::clone(&file);
-            let hand_on = move || of.recalled.ends(area.hand_on_until_taken(ino));
+            let (gatherer, of) = (Arc::clone(self), Arc::clone(&file));
+            let hand_on = move || of.recalled().ends(gatherer.hand_on_until_taken(ino));
             let begun = Builder::new().name("hayase-recalled".to_owned()).spawn(hand_on);
             if let Err(error) = begun {
                 tracing::warn!(%error, "start a thread that hands on what was gathered");
-                file.recalled.ends(false);
+                file.recalled().ends(false);
             }
         }
         // One that others began may have ended before what is there now was taken.
-        file.recalled.is_done_in_time() && (begins || !file.may_have_window())
+        file.recalled().is_done_in_time() && (begins || !file.may_have_window())
     }
 
     fn hand_on_until_taken(&self, ino: InodeId) -> bool {

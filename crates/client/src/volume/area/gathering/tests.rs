@@ -32,7 +32,7 @@ impl Mounted {
         let server = Arc::new(FakeServer::new(parts.path().to_owned(), Parts::Elsewhere));
         let link: Arc<dyn Link> = Arc::clone(&server) as _;
         let volume = AreaVolume::new(link, AreaSettings::mount()).unwrap();
-        volume.area.link.answer(Arc::downgrade(&volume.area) as _);
+        volume.answer_callbacks();
         server.call(&NodeRequest::Create(new_file("file"))).unwrap();
         let ino = server.inode_of("file").unwrap();
         let mounted = Self { server, volume, ino, _parts: parts };
@@ -157,7 +157,7 @@ fn the_end_is_not_taken_for_known_beside_a_write_under_way() {
     for _ in 0..GATHER_AFTER {
         mounted.volume.append(mounted.ino, &[1; 100]).unwrap();
     }
-    let file = mounted.volume.area.before_moving_end(mounted.ino).unwrap();
+    let file = mounted.volume.gatherer.before_moving_end(mounted.ino).unwrap();
     mounted.volume.append(mounted.ino, &[2; 100]).unwrap();
     assert_eq!(mounted.server.count("Gather"), 0);
     drop(file);
@@ -193,7 +193,7 @@ fn a_recall_is_answered_when_all_is_there() {
     mounted.server.open_elsewhere(mounted.ino);
     for at in 0..100 {
         mounted.write(at * 100, &[8; 100]).unwrap();
-        assert!(!mounted.volume.area.gathering.is_any());
+        assert!(!mounted.volume.gatherer.is_any());
     }
 }
 
@@ -218,7 +218,7 @@ fn a_home_that_hangs_holds_up_no_other() {
     });
     let gather = |ino| {
         (0..8).for_each(|at| assert_eq!(mounted.volume.write(ino, at * 100, &[7; 100]), Ok(100)));
-        assert!(mounted.volume.area.file_gathering(ino).unwrap().may_have_window());
+        assert!(mounted.volume.gatherer.file_gathering(ino).unwrap().may_have_window());
     };
     mounted.server.hang(Some(homes[0]));
     gather(files[0]);
@@ -275,7 +275,7 @@ fn what_the_home_does_not_take_now_is_kept_and_tried_again() {
     mounted.server.set_gathering(true, None);
     assert_eq!(mounted.volume.attributes(mounted.ino).unwrap().attr.size, end);
     assert_eq!(mounted.read(0, 4096).unwrap(), [7; 800]);
-    assert!(!mounted.volume.area.gathering.is_any());
+    assert!(!mounted.volume.gatherer.is_any());
     mounted.write(end, b"more").unwrap();
     mounted.volume.sync(mounted.ino, true).unwrap();
 }
@@ -314,7 +314,7 @@ fn a_close_waits_for_what_is_kept() {
     let end = mounted.gather();
     mounted.server.set_gathering(true, Some(libc::EIO));
     mounted.volume.release(mounted.ino, BOTH);
-    let writers = |m: &Mounted| m.volume.area.local_use(m.ino).writers;
+    let writers = |m: &Mounted| m.volume.known.local_use(m.ino).writers;
     assert_eq!(writers(&mounted), 1);
     mounted.server.set_gathering(true, None);
     mounted.wait_for("it is closed", |m| writers(m) == 0);
@@ -350,7 +350,7 @@ fn a_recall_waits_a_little_for_a_home_that_does_not_take_what_was_gathered() {
             }
             assert_eq!(recall.join().unwrap(), takes_it);
         });
-        assert_eq!(mounted.volume.area.gathering.is_any(), !takes_it, "it is kept");
+        assert_eq!(mounted.volume.gatherer.is_any(), !takes_it, "it is kept");
         assert_eq!(mounted.stored() == end, takes_it);
         mounted.server.set_gathering(true, None);
         mounted.volume.sync(mounted.ino, true).unwrap();
@@ -365,7 +365,7 @@ fn what_is_gathered_stays_when_only_attributes_are_taken_back() {
     mounted.gather();
     mounted.server.set_gathering(true, Some(libc::EIO));
     mounted.server.recall(mounted.ino, Grants { cache: false, attr: true });
-    assert!(mounted.volume.area.gathering.is_any());
+    assert!(mounted.volume.gatherer.is_any());
     assert_eq!(mounted.server.count("WriteGathered"), 0);
     mounted.server.set_gathering(true, None);
 }
