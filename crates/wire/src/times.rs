@@ -315,14 +315,14 @@ pub const INTENT_AGE: Duration = Duration::from_secs(15);
 pub const RENAME_HOLD: Duration = Duration::from_secs(15);
 const _: () = assert!(
     ascending(&[OPEN_DEADLINE, INTENT_AGE]) && ascending(&[OPEN_DEADLINE, RENAME_HOLD]),
-    "no step of an operation is under way any more when another server finishes it, or its hold ends"
+    "no step of an operation in `shared` is under way any more when another server finishes it, or its hold ends"
 );
 
 /// A request for a name that another operation holds waits for this time, then EIO: a rename whose coordinator is lost may
 /// never end.
 pub const NAME_HELD_WAIT: Duration = OPEN_DEADLINE;
 
-/// A file of the cache area whose name is being changed is not flushed for this time at most: as long as a rename may take.
+/// A file of the cache area whose name is being changed is not flushed for this time at most: as long as a rename may hold its names.
 pub const CACHE_HOLD: Duration = RENAME_HOLD;
 
 /// A file whose name another one has, although no server said so, is given up after this time.
