@@ -114,7 +114,7 @@ const _: () = assert!(
 // Processes and their server
 
 /// How long a process waits for an answer of its node's server.
-pub const CALL_WAIT: Duration = Duration::from_secs(120);
+pub const CALL_WAIT: Duration = Duration::from_secs(150);
 const _: () = assert!(
     ascending(&[SYNC_DEADLINE, CALL_WAIT]),
     "the server answers, if only EIO, before its process takes it for gone"
@@ -172,8 +172,9 @@ const _: () =
 /// A server that opens its storage for longer than this no longer counts as starting. Requests to it wait meanwhile.
 pub const STARTING_MAX: Duration = Duration::from_secs(60);
 const _: () = assert!(
-    ascending(&[STARTING_MAX, CALL_WAIT]),
-    "a process waits for longer than a server may take to start"
+    ascending(&[sum(STARTING_MAX, sum(OPEN_DEADLINE, SYNC_DEADLINE)), CALL_WAIT]),
+    "a process waits for longer than its server does for a home that starts, is met, and then waits for its disk: a slot of \
+     the process's memory is in use until the server has answered"
 );
 
 /// A server that cannot be connected to for this time gets no more time from calls that allow more.
