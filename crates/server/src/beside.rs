@@ -18,6 +18,7 @@ use rustix::io::Errno;
 use tokio::time::Instant;
 
 use crate::clients::Process;
+use crate::home::ATTR;
 use crate::limits::{BESIDE_KEPT, BESIDE_SWEEP_STEP, INVAL_NAME_WAIT};
 use crate::node::Node;
 
@@ -80,8 +81,6 @@ pub(crate) struct Changes {
     ino: Option<(InodeId, Grants)>,
     names: Vec<(InodeId, Name)>,
 }
-
-const ATTR: Grants = Grants { cache: false, attr: true };
 
 impl Changes {
     fn of(request: &NodeRequest) -> Option<Self> {

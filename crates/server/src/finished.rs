@@ -71,7 +71,7 @@ impl Node {
     }
 
     pub(crate) fn drop_intents(&self, ids: &[u64]) -> Result<(), NamespaceError> {
-        let mut txn = self.names.begin();
+        let mut txn = self.meta.begin();
         for id in ids {
             ops::drop_intent(&mut txn, *id)?;
         }

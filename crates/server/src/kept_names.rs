@@ -24,9 +24,10 @@ use hayase_wire::message::{PeerReply, PeerRequest, Place, Refused};
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
+use crate::boxed::Local;
 use crate::convert::meta_refused;
 use crate::limits::{KEPT_DIRECTORIES_MAX, REPEATED_MAX, SPREAD_KNOWN_MAX, SPREAD_PAUSE_DOUBLINGS};
-use crate::node::{Local, Node};
+use crate::node::Node;
 use crate::request::{Visit, once};
 
 /// When the names of a directory are spread over the servers of a job.
@@ -263,7 +264,7 @@ impl Node {
         if self.kept_names.kept.by_directory.borrow().contains_key(&dir) {
             return Ok(false);
         }
-        let is_spread = ops::are_names_spread(&self.names.begin(), dir).map_err(meta_refused)?;
+        let is_spread = ops::are_names_spread(&self.meta.begin(), dir).map_err(meta_refused)?;
         if is_spread {
             self.kept_names.know_spread(dir);
         }
@@ -317,7 +318,7 @@ impl Node {
         if let Some(once) = once(&request).filter(|_| shard != home) {
             // It may have happened at the home, and its name have gone to the shard since.
             if home == self.me
-                && let Some(answered) = self.answered(Some(once))?
+                && let Some(answered) = self.meta.answers.answered(Some(once))?
             {
                 // Boxed: finishing what is left asks a shard too.
                 let this = Rc::clone(self);

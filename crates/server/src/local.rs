@@ -10,9 +10,10 @@ use hayase_wire::arena::Arena;
 use hayase_wire::message::{Callback, CallbackReply, NodeReply, NodeRequest};
 use tokio::sync::{mpsc, oneshot};
 
+use crate::boxed::Local;
 use crate::clients::{Callee, Process};
 use crate::limits::LOCAL_REQUESTS_MAX;
-use crate::node::{Local, Node};
+use crate::node::Node;
 
 /// The server is gone: nobody knows whether it did what it was asked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]

@@ -12,7 +12,8 @@ use hayase_wire::message::{DirectoryRequest, Name, PeerReply, Place, Refused};
 
 use crate::convert::meta_refused;
 use crate::limits::LOST_PATHS_BYTES_MAX;
-use crate::node::{Node, unexpected};
+use crate::node::Node;
+use crate::refusals::unexpected;
 
 /// Records looked at before others have their turn.
 const PAGE: usize = 512;
@@ -49,7 +50,7 @@ impl Node {
     async fn lost_names(&self, places: &mut BTreeSet<Place>) -> Result<(), Refused> {
         let mut after = Vec::new();
         loop {
-            let page = ops::all_entries(&self.names.begin(), &after, PAGE).map_err(meta_refused)?;
+            let page = ops::all_entries(&self.meta.begin(), &after, PAGE).map_err(meta_refused)?;
             let Some(last) = page.last() else { return Ok(()) };
             after.clone_from(&last.key);
             for found in page {
@@ -65,7 +66,7 @@ impl Node {
     async fn lost_parts(&self, places: &mut BTreeSet<Place>) -> Result<(), Refused> {
         let mut after = None;
         loop {
-            let page = ops::inodes(&self.names.begin(), after, PAGE).map_err(meta_refused)?;
+            let page = ops::inodes(&self.meta.begin(), after, PAGE).map_err(meta_refused)?;
             let Some(last) = page.last() else { return Ok(()) };
             after = Some(last.ino);
             for inode in page {

@@ -35,9 +35,9 @@ use tokio::sync::Notify;
 use tokio::time::Instant;
 
 use self::coordinator::Coordinator;
-use crate::convert::meta_refused;
 use crate::limits::{BEAT, BEAT_DEADLINE, REST, REST_OF_EACH, SILENCE};
-use crate::node::{Node, libc_errno};
+use crate::node::Node;
+use crate::refusals::libc_errno;
 
 /// Between two beats of a server while nothing happens.
 fn rest(servers: u16) -> Duration {
@@ -228,7 +228,7 @@ impl Node {
             () = self.membership.wakes.notified() => false,
             // This process is awake already: better now than once more for the look alone.
             () = self.membership.beats.notified(), if nobody_is_due => true,
-            () = self.clock.rest(wait) => false,
+            () = self.meta.clock.rest(wait) => false,
         };
         let is_late = before.elapsed() >= wait + SILENCE / 2;
         if is_put_off && !is_late && self.suspects().is_empty() {
@@ -267,7 +267,7 @@ impl Node {
             biased;
             () = link.until_down() => {}
             () = self.membership.wakes.notified() => {}
-            () = self.clock.rest(rest(self.servers)) => {}
+            () = self.meta.clock.rest(rest(self.servers)) => {}
         }
     }
 
@@ -308,7 +308,7 @@ impl Node {
                 break;
             }
             // Durable before anybody hears of it. Meanwhile another one may have come back, or one was lost.
-            self.keep_members(&members).await;
+            self.meta.keep_members(&members).await;
             kept = Some(members);
         }
         self.release_lost();
@@ -353,7 +353,7 @@ impl Node {
                 }
                 return;
             }
-            self.keep_members(&members).await;
+            self.meta.keep_members(&members).await;
             // Meanwhile one of them may have come back, or another one that was lost.
             kept = Some(members);
         }
@@ -428,20 +428,6 @@ impl Node {
             members.released = coordinator.taken_by_all(&members);
         }
         self.release_lost();
-    }
-
-    /// Survives a power cut when this returns; a slow disk holds up nobody else.
-    async fn keep_members(&self, members: &MembersNow) {
-        let kept = hayase_wire::encode(members)
-            .map_err(|error| Refused::because(libc_errno::EIO, error.to_string()))
-            .and_then(|bytes| self.names.keep_members(bytes).map_err(meta_refused));
-        let kept = match kept {
-            Ok(()) => self.names_disk.sync().await,
-            refused => refused,
-        };
-        if let Err(error) = kept {
-            tracing::error!(%error, "failed to persist the list of lost nodes");
-        }
     }
 
     /// Believes what server 0 says, unless it is old news.

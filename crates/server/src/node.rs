@@ -1,44 +1,34 @@
 //! The server's state, and how one role of it asks another, here or on another node.
 
+use crate::refusals::refusal;
 use std::cell::{Cell, RefCell};
-use std::collections::HashMap;
 use std::future::Future;
-use std::pin::Pin;
 use std::rc::Rc;
-use std::sync::Arc;
 use std::time::Duration;
 
 use hayase_layout::{Groups, InodeId, NodeId, ServerId};
-use hayase_store::{Area, Namespace, Parts, Removal};
-use hayase_wire::message::{
-    MachineLife, Name, OnceId, PeerReply, PeerRequest, Place, Refused, TimeSpec,
-};
+use hayase_wire::message::{OnceId, PeerReply, PeerRequest, Place, Refused};
 
-use crate::answers::Answers;
+use crate::activity::Activity;
 use crate::appends::Appends;
 use crate::cache::Cache;
 use crate::clients::Clients;
-use crate::direct::DirectIo;
+use crate::data::Data;
 use crate::directories::Directories;
-use crate::disk::Disk;
 use crate::files::Files;
 use crate::finished::FinishedIntents;
 use crate::given_up::GivenUp;
 use crate::grace::Grace;
-use crate::ground::Clock;
 use crate::handed_on::HandedOn;
-use crate::history::History;
 use crate::homes::Homes;
 use crate::kept_names::KeptNames;
-use crate::kept_room::KeptRoom;
 use crate::keyed_lock::KeyedLock;
 use crate::locks::Locks;
 use crate::membership::Membership;
-use crate::names_disk::NamesDisk;
+use crate::meta::Meta;
 use crate::network::Network;
 use crate::peer_service::rename::RenameHolds;
 use crate::peers::Peers;
-use crate::ranges::Ranges;
 use crate::recorded::RecordedFiles;
 use crate::reply_cache::ReplyCache;
 use crate::request::once;
@@ -46,19 +36,6 @@ use crate::sessions::Sessions;
 use crate::sole_makers::SoleMakers;
 use crate::turns::Turns;
 use crate::unfinished::Unfinished;
-use crate::usage::Usage;
-
-/// A boxed future on the server's one thread.
-pub(crate) type Local<T> = Pin<Box<dyn Future<Output = T>>>;
-
-/// Counters for `hayase status`.
-#[derive(Default)]
-pub(crate) struct Counters {
-    pub(crate) requests: Cell<u64>,
-    pub(crate) bytes_read: Cell<u64>,
-    pub(crate) bytes_written: Cell<u64>,
-    pub(crate) bytes_gathered: Cell<u64>,
-}
 
 /// One server. Lives on one thread; nothing of it is borrowed across an `await`.
 pub(crate) struct Node {
@@ -69,24 +46,14 @@ pub(crate) struct Node {
     pub(crate) host: String,
     pub(crate) start_id: u64,
     pub(crate) started: std::time::Instant,
-    pub(crate) names: Arc<Namespace>,
-    pub(crate) parts: Arc<Parts>,
-    /// Parts on their way out: they go when the end of their names is durable.
-    pub(crate) removal: Arc<Removal>,
-    pub(crate) area: Box<dyn Area>,
+    pub(crate) activity: Rc<Activity>,
+    pub(crate) meta: Rc<Meta>,
+    pub(crate) data: Rc<Data>,
     /// Of a job with a tier.
-    pub(crate) cache: Option<Cache>,
+    pub(crate) cache: Option<Rc<Cache>>,
     /// Which transport it speaks, and why.
     pub(crate) network: Network,
-    pub(crate) disk: Rc<Disk>,
-    /// Where the names wait for it.
-    pub(crate) names_disk: Rc<NamesDisk>,
-    pub(crate) direct: DirectIo,
-    /// What moves between parts and buffers.
-    pub(crate) ranges: Ranges,
-    pub(crate) clock: Clock,
     pub(crate) homes: Homes,
-    pub(crate) kept_room: KeptRoom,
     /// What mounts of this node have gathered, on its way to homes.
     pub(crate) handing_on: HandedOn,
     /// What mounts have gathered, on its way into parts.
@@ -95,7 +62,6 @@ pub(crate) struct Node {
     pub(crate) crowd: crate::crowd::Crowd,
     pub(crate) peers: Peers,
     pub(crate) replies: ReplyCache,
-    pub(crate) answers: Answers,
     pub(crate) sessions: Sessions,
     pub(crate) membership: Membership,
     pub(crate) grace: Grace,
@@ -110,13 +76,9 @@ pub(crate) struct Node {
     pub(crate) appends: Appends,
     pub(crate) turns: Turns,
     pub(crate) locks: RefCell<Locks>,
-    pub(crate) usage: Usage,
     pub(crate) renames: RenameHolds,
     /// What this node knows of files that its processes read and write.
     pub(crate) files: Files,
-    pub(crate) counters: Counters,
-    /// What they were before.
-    pub(crate) history: RefCell<History>,
     /// Names in the middle of a rename or of a directory's removal.
     pub(crate) name_locks: KeyedLock<Place>,
     /// At the home: inodes whose size changes in several steps, directories being removed.
@@ -135,14 +97,8 @@ pub(crate) struct Node {
     pub(crate) unfinished: Unfinished,
     /// Operations whose names this shard binds no more.
     pub(crate) given_up: GivenUp,
-    /// Truncate epochs of striped parts here: writes of earlier ones are refused.
-    pub(crate) part_epochs: RefCell<HashMap<InodeId, u32>>,
-    /// Parts of striped files of the cache area here that were written since they were synced.
-    pub(crate) unsynced: crate::unsynced::UnsyncedParts,
     /// What processes here wrote on other servers and have not synced.
     pub(crate) unsynced_elsewhere: crate::unsynced_elsewhere::UnsyncedElsewhere,
-    /// Of this machine.
-    pub(crate) life: MachineLife,
 }
 
 impl Node {
@@ -187,52 +143,5 @@ impl Node {
 
     pub(crate) fn all_servers(&self) -> impl Iterator<Item = ServerId> + use<> {
         (0..self.servers).map(ServerId)
-    }
-
-    /// The clock that the local file system stamps its files with, so that times compare.
-    pub(crate) fn now(&self) -> TimeSpec {
-        self.clock.now()
-    }
-}
-
-/// Turns a refusal into the error it is.
-pub(crate) fn refusal(reply: PeerReply) -> Result<PeerReply, Refused> {
-    match reply {
-        PeerReply::Refused(refused) => Err(refused),
-        other => Ok(other),
-    }
-}
-
-/// A reply of the wrong shape: a defect, told as `EIO` rather than by a panic.
-pub(crate) fn unexpected(reply: &PeerReply) -> Refused {
-    tracing::error!(?reply, "a server answered something else than was asked");
-    Refused::because(libc_errno::EIO, "a server answered something else than was asked")
-}
-
-/// Names that a path may hold; the kernel checks too, other clients may not.
-pub(crate) fn check_name(name: &Name) -> Result<(), Refused> {
-    match name.as_slice() {
-        [] | b"." | b".." => Err(Refused::new(libc_errno::EINVAL)),
-        name if name.len() > 255 => Err(Refused::new(libc_errno::ENAMETOOLONG)),
-        name if name.contains(&b'/') || name.contains(&0) => Err(Refused::new(libc_errno::EINVAL)),
-        _ => Ok(()),
-    }
-}
-
-/// Errno values by their names.
-pub(crate) mod libc_errno {
-    use rustix::io::Errno;
-
-    macro_rules! errnos {
-        ($($name:ident = $errno:ident),* $(,)?) => {
-            $(pub(crate) const $name: i32 = Errno::$errno.raw_os_error();)*
-        };
-    }
-    errnos! {
-        EIO = IO, EINVAL = INVAL, ENAMETOOLONG = NAMETOOLONG, ENOENT = NOENT, EEXIST = EXIST,
-        ENOTDIR = NOTDIR, EISDIR = ISDIR, ENOTEMPTY = NOTEMPTY, ESTALE = STALE, ENOSPC = NOSPC,
-        EOPNOTSUPP = OPNOTSUPP, ENXIO = NXIO, EPROTO = PROTO, EBUSY = BUSY,
-        EBADF = BADF, EXDEV = XDEV, EAGAIN = AGAIN, EDEADLK = DEADLK, ENOLCK = NOLCK, EFBIG = FBIG, ENODATA = NODATA, EPERM = PERM, EDQUOT = DQUOT,
-        ERANGE = RANGE, E2BIG = TOOBIG, EALREADY = ALREADY,
     }
 }

@@ -13,9 +13,9 @@ mod open;
 mod read_write;
 mod reclaim;
 mod recorded;
+mod room;
 mod striped;
 
-pub(crate) use self::gathering::{not_now, too_late};
 pub(crate) use self::read_write::Attempt;
 use std::os::fd::OwnedFd;
 use std::rc::Rc;
@@ -28,7 +28,8 @@ use hayase_wire::message::{
 
 use crate::clients::Process;
 use crate::lent::LentSlot;
-use crate::node::{Node, libc_errno, unexpected};
+use crate::node::Node;
+use crate::refusals::{libc_errno, unexpected};
 
 /// A reply, the descriptor of a part where one goes with it, and what is left to do.
 pub(crate) struct NodeAnswer {
@@ -66,7 +67,7 @@ impl Node {
         process: &Rc<Process>,
         request: NodeRequest,
     ) -> NodeAnswer {
-        self.counters.requests.set(self.counters.requests.get() + 1);
+        self.activity.request();
         self.look_at_counters();
         self.stir_flusher();
         let (request, once) = match request {
@@ -195,7 +196,10 @@ impl Node {
             }
             N::Status => Ok(NodeReply::Status(Box::new(self.status()))),
             N::Checksums { after, most } => self.checksums(after, most),
-            N::History => Ok(NodeReply::History(self.history())),
+            N::History => {
+                self.look_at_counters();
+                Ok(NodeReply::History(self.activity.looks()))
+            }
             N::Hello { .. } => Err(Refused::because(libc_errno::EPROTO, "said hello twice")),
             other => {
                 tracing::error!(?other, "a request that nobody serves");

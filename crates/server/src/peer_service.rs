@@ -10,6 +10,7 @@ mod gathering;
 pub(crate) mod inode;
 mod links;
 mod locks;
+mod once;
 mod opens;
 mod parts;
 mod recorded;
@@ -28,14 +29,15 @@ use hayase_wire::message::{
     ServerRequest,
 };
 
+use crate::boxed::Local;
 use crate::kept_names::Here;
 use crate::locks::{LockOwner, Ticket};
-use crate::node::{Local, Node, libc_errno};
+use crate::node::Node;
 use crate::peers::Served;
+pub(crate) use crate::refusals::Answer;
+use crate::refusals::libc_errno;
 use crate::request::{Grace, Properties, once_of_name, visit};
 use locks::wish_of;
-
-pub(crate) type Answer = Result<PeerReply, Refused>;
 
 impl Node {
     /// Serves a request of `from`. Boxed: a role here may ask another role here.
@@ -113,16 +115,16 @@ impl Asked {
                 None => Err(no_payload()),
             },
             R::Append { ino } => match payload {
-                Some(bytes) => node.append_whole(ino, from, bytes).await,
+                Some(bytes) => node.data.append(ino, bytes).await,
                 None => Err(no_payload()),
             },
             R::Truncate { part, len, trunc_epoch } => {
-                node.truncate_part(part, len, trunc_epoch).await
+                node.data.truncate(part, len, trunc_epoch).await
             }
-            R::Sync { part, data_only } => node.sync_part(part, data_only).await,
-            R::Remove { part } => node.remove_part(part),
+            R::Sync { part, data_only } => node.data.sync(part, data_only).await,
+            R::Remove { part } => node.data.remove(part),
             R::SyncFiles { inos, only_look } => node.sync_files(inos, only_look).await,
-            R::Blocks { part } => node.part_blocks(part),
+            R::Blocks { part } => node.data.blocks(part),
         };
         answer.into()
     }
@@ -133,10 +135,10 @@ impl Asked {
         match request {
             R::Ping => Ok(PeerReply::Pong),
             R::ProcessGone { process } => {
-                node.forget_answers(*process);
+                node.meta.answers.forget(*process);
                 Ok(PeerReply::Done)
             }
-            R::StatFs => Ok(PeerReply::StatFs(node.usage_here())),
+            R::StatFs => Ok(PeerReply::StatFs(node.data.usage.here())),
             R::Status => Ok(PeerReply::Status(Box::new(node.status()))),
         }
     }
@@ -159,7 +161,7 @@ impl Asked {
             R::GiveUpInsert { place, ino, op } => node.give_up_insert(place, ino, op).await,
             R::Answered { once } => {
                 let unknown = || Refused::new(libc_errno::ENODATA);
-                node.answered(Some(once))?.ok_or_else(unknown)
+                node.meta.answers.answered(Some(once))?.ok_or_else(unknown)
             }
             R::Remove { place, directory, once } => {
                 node.happen_once(once, node.shard_remove(from, place, directory, once)).await
@@ -173,7 +175,7 @@ impl Asked {
             }
             R::RenameOutcome { op, .. } => node.rename_outcome(op).await,
             R::List { dir, cookie, bytes, all: true } => node.list_all(dir, cookie, bytes).await,
-            R::List { dir, cookie, bytes, all: false } => node.shard_list(dir, cookie, bytes),
+            R::List { dir, cookie, bytes, all: false } => node.meta.list(dir, cookie, bytes),
             R::TakeNames { dir, attempt, first, names, given_up } => {
                 node.take_names(dir, (attempt, first), names, &given_up).await
             }
@@ -187,7 +189,7 @@ impl Asked {
     /// The name is at its shard. What was done to it before it went there is answered here.
     async fn name_went(&self, once: Option<OnceId>) -> Answer {
         let node = &self.node;
-        match node.answered(once)? {
+        match node.meta.answers.answered(once)? {
             Some(answered) => Ok(node.nothing_left_of(answered).await),
             None => Ok(PeerReply::Spread),
         }
@@ -197,9 +199,9 @@ impl Asked {
         use OperationRequest as R;
         let node = &self.node;
         match request {
-            R::HasName { ino, place } => node.has_name(ino, &place),
+            R::HasName { ino, place } => node.meta.has_name(ino, &place),
             R::IsSpokenOf { ino, by_renames } => {
-                Ok(PeerReply::Outcome(Some(node.is_spoken_of(ino, by_renames))))
+                Ok(PeerReply::Outcome(Some(node.meta.intents.is_spoken_of(ino, by_renames))))
             }
             R::Settle { op } => node.settle(op).await.map(|()| PeerReply::Done),
             R::Finished { ops } => {
@@ -223,8 +225,8 @@ impl Asked {
             }
             R::Shards { dir } => node.dir_shards(dir).await,
             R::Touch(touched) => node.dir_touch(&touched),
-            R::Parent { dir } => node.dir_parent(dir),
-            R::Name { dir } => node.dir_name(dir),
+            R::Parent { dir } => node.meta.dir_parent(dir),
+            R::Name { dir } => node.meta.dir_name(dir),
             R::Remove { dir } => node.dir_remove(dir).await,
         }
     }
@@ -234,8 +236,8 @@ impl Asked {
         let (node, from) = (&self.node, self.from);
         match request {
             R::Create { node: new, layout } => {
-                node.names_disk.keep_up().await;
-                node.names_disk.have_numbers(1).await?;
+                node.meta.disk.keep_up().await;
+                node.meta.disk.have_numbers(1).await?;
                 node.know_path(new.parent).await?;
                 node.create_inode(&new, layout, from)
             }
@@ -246,7 +248,7 @@ impl Asked {
             }
             R::GetAttrMany(inos) => Ok(node.get_attr_many(from, &inos).await),
             R::SetAttr { ino, change } => node.set_attr(from, ino, change).await,
-            R::ReadLink { ino } => node.read_link(ino),
+            R::ReadLink { ino } => node.meta.read_link(ino),
             R::Open { ino, open, truncate } => node.open_inode(from, ino, open, truncate).await,
             R::Close(closes) => node.close_inodes(from, &closes).await,
             R::Overtaken { ino } => {
@@ -272,7 +274,7 @@ impl Asked {
             }
             R::Fsync { ino, data_only } => node.fsync(ino, data_only).await,
             R::Explain { ino } => node.explain(ino).await,
-            R::WhichAreGone(inos) => node.which_are_gone(inos).await,
+            R::WhichAreGone(inos) => node.meta.which_are_gone(inos).await,
         }
     }
 

@@ -16,7 +16,8 @@ use tokio::sync::Notify;
 use tokio::time::Instant;
 
 use crate::limits::{LOOK, UNREACHABLE};
-use crate::node::{Node, libc_errno};
+use crate::node::Node;
+use crate::refusals::libc_errno;
 use crate::request::{Asker, Properties, Repeat, Start};
 
 /// A reply and the bytes that came with it.
@@ -188,7 +189,7 @@ impl PeerService {
         payload: Option<(BoxBuffer, usize)>,
     ) -> Served {
         let node = &self.0;
-        node.counters.requests.set(node.counters.requests.get() + 1);
+        node.activity.request();
         let request: PeerRequest = match hayase_wire::decode(body) {
             Ok(request) => request,
             Err(error) => {

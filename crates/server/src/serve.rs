@@ -10,7 +10,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use hayase_layout::ServerId;
-use hayase_store::{Namespace, Removal, ops};
+use hayase_store::{Namespace, ops};
 use hayase_wire::message::MembersNow;
 use hayase_wire::transport::Address;
 use hayase_wire::{
@@ -18,9 +18,10 @@ use hayase_wire::{
 };
 use tokio::task::LocalSet;
 
+use crate::activity::Activity;
 use crate::cache::{Cache, rewriting};
 use crate::clients::Clients;
-use crate::direct::DirectIo;
+use crate::data::{Data, Storage};
 use crate::failed_names::Exit;
 use crate::grace::Grace;
 use crate::ground::Ground;
@@ -28,20 +29,18 @@ use crate::homes::Homes;
 use crate::kept_names::KeptNames;
 use crate::keyed_lock::KeyedLock;
 use crate::late::Late;
-use crate::limits::{LOCKS_MAX, TIER_THREADS};
+use crate::limits::LOCKS_MAX;
 use crate::local::LocalServer;
 use crate::locks::Locks;
 use crate::meeting::{self, Doors};
 use crate::membership::Membership;
-use crate::names_disk::NamesDisk;
-use crate::node::{Counters, Node};
+use crate::meta::{Meta, NamesDisk, Tombstones};
+use crate::node::Node;
 use crate::peers::{PeerService, Peers};
-use crate::ranges::Ranges;
 use crate::serve_error::ServeError;
 use crate::sessions::Sessions;
 use crate::settings::Settings;
 use crate::starting::{self, Stores};
-use crate::usage::Usage;
 use crate::when_woken::when_woken;
 
 /// Runs one server until `stop` is done. `ready` is called once every server of the job is known
@@ -109,7 +108,7 @@ async fn run(
         let this = Rc::clone(&node);
         tasks.spawn_local(async move {
             if let Some(cache) = &this.cache {
-                rewriting::keep_short(cache, &this.disk).await;
+                rewriting::keep_short(cache, &this.data.disk).await;
             }
         });
     }
@@ -130,7 +129,7 @@ async fn run(
     .await;
     tracing::info!(server = %node.me, "stopping");
     tasks.shutdown().await;
-    if let Err(error) = node.names.sync() {
+    if let Err(error) = node.meta.store().sync() {
         tracing::error!(%error, "the name space could not be made durable at the end");
     }
     end
@@ -187,9 +186,7 @@ fn node(
     if settings.server != COORDINATOR {
         connector.relay_through(&peers.link(COORDINATOR));
     }
-    let (names, parts) = (Arc::new(stores.names), Arc::new(stores.parts));
-    let is_empty = parts.list().is_ok_and(|parts| parts.is_empty());
-    let usage = Usage::new(&*settings.area, is_empty);
+    let names = stores.names;
     let server = settings.server;
     let kept = names.members().map_err(|source| ServeError::Names { server, source })?;
     let late = names.late().map_err(|source| ServeError::Names { server, source })?;
@@ -205,19 +202,34 @@ fn node(
         1 => Vec::new(),
         _ => members.servers.iter().map(|member| (member.server, member.start_id)).collect(),
     };
+    let life = ground.life();
+    let disk = Rc::new(ground.disk);
     let cache = match (settings.cache, stores.ledger) {
         (Some(asked), Some(ledger)) => {
-            let cache = Cache::open(asked, ledger, (&ground.boot, ground.disk.apart(TIER_THREADS)));
+            let cache = Cache::open(asked, ledger, &ground.boot, &disk);
             let cache = cache.map_err(|source| ServeError::Ledger { server, source })?;
             revive(&cache, &names, server)?;
-            Some(cache)
+            Some(Rc::new(cache))
         }
         _ => None,
     };
     let membership = Membership::new(server, settings.servers, kept, &known);
-    let life = ground.life();
-    let disk = Rc::new(ground.disk);
-    let names_disk = NamesDisk::new(&names, &disk);
+    let meta = Meta::new(
+        (settings.server, stores.incarnation),
+        (Arc::clone(&names), NamesDisk::new(&names, &disk)),
+        ground.clock,
+        stores.answers,
+        cache.clone().map(|cache| cache as Rc<dyn Tombstones>),
+    );
+    let activity = Rc::new(Activity::default());
+    let storage = Storage {
+        parts: stores.parts,
+        area: settings.area.into(),
+        disk,
+        direct_io: (stores.slots, settings.direct_io),
+        life,
+    };
+    let data = Data::new((settings.server, stores.incarnation), storage, &meta, &activity);
     Ok(Rc::new(Node {
         me: settings.server,
         node: settings.node,
@@ -226,26 +238,18 @@ fn node(
         host: settings.host,
         start_id: me.start_id,
         started: std::time::Instant::now(),
-        removal: Arc::new(Removal::new(Arc::clone(&names), Arc::clone(&parts))),
-        names,
-        parts,
-        area: settings.area,
+        activity,
+        meta,
+        data,
         cache,
-        direct: DirectIo::new(stores.slots.clone(), settings.direct_io && disk.waits()),
-        ranges: Ranges::default(),
         network: ground.network,
-        names_disk,
-        disk,
-        clock: ground.clock,
         homes: Homes::new(Late::from_former_life(late)),
-        kept_room: Default::default(),
         handing_on: Default::default(),
         handed_on: Default::default(),
         clients: Clients::numbering_from(stores.incarnation),
         crowd: Default::default(),
         peers,
         replies: Default::default(),
-        answers: stores.answers,
         sessions: Sessions::new(),
         membership,
         grace: Grace::new((stores.incarnation > 1).then_some(others), settings.mounts),
@@ -258,11 +262,8 @@ fn node(
         appends: Default::default(),
         turns: Default::default(),
         locks: std::cell::RefCell::new(Locks::new(LOCKS_MAX)),
-        usage,
         renames: Default::default(),
         files: Default::default(),
-        counters: Counters::default(),
-        history: RefCell::default(),
         name_locks: KeyedLock::new(),
         inode_locks: KeyedLock::new(),
         inode_locks_of_opens: KeyedLock::new(),
@@ -274,9 +275,6 @@ fn node(
         link_takers: Default::default(),
         unfinished: Default::default(),
         given_up: stores.given_up,
-        part_epochs: RefCell::default(),
-        unsynced: Default::default(),
         unsynced_elsewhere: Default::default(),
-        life,
     }))
 }

@@ -25,8 +25,9 @@ use crate::keyed_lock::KeyedLock;
 use crate::limits::{CALL_DEADLINE, HOME_IN_USE, LOST_PAUSE, RETURNED_PAUSE};
 use crate::locks::LockOwner;
 use crate::membership::lost;
-use crate::node::{Node, libc_errno, unexpected};
+use crate::node::Node;
 use crate::peers::Served;
+use crate::refusals::{libc_errno, unexpected};
 use crate::request::{Grants, Properties};
 
 /// No incarnation is called so: who has met this one begins anew with every other.
@@ -245,7 +246,7 @@ impl Node {
             return Err(Refused::because(libc_errno::EIO, why));
         }
         if let Some(loss) = self.membership.loss_of(self.me)
-            && self.names.own_loss().map_err(meta_refused)? != Some(loss)
+            && self.meta.store().own_loss().map_err(meta_refused)? != Some(loss)
         {
             let mut lost = BTreeSet::new();
             for home in self.all_servers().filter(|home| *home != self.me) {
@@ -253,8 +254,8 @@ impl Node {
                 lost.extend(held.filter(|held| held.ticket.is_none()).map(|held| held.ino));
             }
             self.tell_lost(lost.into_iter().collect()).await;
-            self.names.keep_own_loss(loss).map_err(meta_refused)?;
-            self.names_disk.sync().await?;
+            self.meta.store().keep_own_loss(loss).map_err(meta_refused)?;
+            self.meta.disk.sync().await?;
         }
         *is_done = true;
         Ok(())
@@ -281,7 +282,7 @@ impl Node {
             }
         }
         self.keep_late();
-        self.homes.late.until_durable(&self.names_disk).await;
+        self.homes.late.until_durable(&self.meta.disk).await;
         if holding.last {
             // What its former life has handed on must not come after what this one is going to.
             self.handed_on.until_all_settled(&self.homes.known_to(node)).await;
@@ -312,7 +313,7 @@ impl Node {
     /// Books an open that was there before; false when its inode is not.
     pub(crate) async fn reclaim_open(self: &Rc<Self>, node: NodeId, held: HeldOpen) -> bool {
         let HeldOpen { ino, open } = held;
-        let Ok(inode) = self.inode(ino) else { return false };
+        let Ok(inode) = self.meta.inode(ino) else { return false };
         let booked = self.homes.held_by(ino, node);
         let is_booked =
             |wanted: Access| (booked.read || !wanted.read) && (booked.write || !wanted.write);

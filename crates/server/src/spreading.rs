@@ -15,7 +15,7 @@ use std::collections::BTreeMap;
 use std::rc::Rc;
 
 use hayase_layout::{InodeId, ServerId};
-use hayase_store::namespace::{FileKind, Intent, IntentKind};
+use hayase_store::namespace::FileKind;
 use hayase_store::ops;
 use hayase_wire::message::{MovedName, NameRequest, PeerReply, Place, Refused};
 
@@ -24,15 +24,16 @@ use crate::limits::{
     GIVEN_UP_TOLD_MAX, HAND_OVER_WAIT, MOVED_NAMES_BYTES, SPREAD_FAILED_PAUSE,
     SPREAD_INTENTS_PAUSE, SPREAD_PAUSE, SPREAD_WAIT,
 };
-use crate::node::{Node, libc_errno, unexpected};
+use crate::meta::{binding, record};
+use crate::node::Node;
 use crate::peer_service::Answer;
-use crate::peer_service::shard::{binding, record};
+use crate::refusals::{libc_errno, unexpected};
 
 impl Node {
     /// As the home of `dir`.
     pub(crate) async fn spread_names(self: &Rc<Self>, dir: InodeId) {
         let at_rest = self.grace.is_over()
-            && !self.intents_at(dir, true)
+            && !self.meta.intents.at(dir, true)
             && tokio::time::timeout(SPREAD_WAIT, self.names_at_rest(dir)).await == Ok(true);
         let (is_spread, rest) = match at_rest {
             false => (false, SPREAD_PAUSE),
@@ -52,8 +53,8 @@ impl Node {
     /// that would take long.
     async fn names_at_rest(&self, dir: InodeId) -> bool {
         self.kept_names.begin_move(dir).await;
-        while self.intents_at(dir, false) {
-            if self.intents_at(dir, true) {
+        while self.meta.intents.at(dir, false) {
+            if self.meta.intents.at(dir, true) {
                 return false;
             }
             tokio::time::sleep(SPREAD_INTENTS_PAUSE).await;
@@ -61,21 +62,11 @@ impl Node {
         true
     }
 
-    /// Whether operations have left something to be done at names of it. `lasting`: only such that take a second or
-    /// longer, as a rename does, for which nobody is to wait.
-    fn intents_at(&self, dir: InodeId, lasting: bool) -> bool {
-        let is_short = |what: &IntentKind| matches!(what, IntentKind::Remove { .. });
-        let is_left = |Intent { what, .. }: &Intent| {
-            what.is_at_a_name_in(dir) && !(lasting && is_short(what))
-        };
-        self.intents().iter().any(is_left)
-    }
-
     /// False: not now.
     async fn move_names(self: &Rc<Self>, dir: InodeId) -> Result<bool, Refused> {
         // Not while it is being removed.
         let _held = self.inode_locks.lock(dir).await;
-        let found = ops::get_inode(&self.names.begin(), dir).map_err(meta_refused)?;
+        let found = ops::get_inode(&self.meta.begin(), dir).map_err(meta_refused)?;
         if found.is_none_or(|inode| inode.removed || inode.kind != FileKind::Directory) {
             return Ok(false);
         }
@@ -93,13 +84,13 @@ impl Node {
             };
             tokio::time::timeout(HAND_OVER_WAIT, handed).await.map_err(|_| late())??;
         }
-        let mut txn = self.names.begin();
+        let mut txn = self.meta.begin();
         for moved in leaving.values().flatten() {
             ops::remove_entry(&mut txn, dir, &moved.name);
         }
         ops::spread_names(&mut txn, dir);
         txn.commit().map_err(meta_refused)?;
-        if let Err(error) = self.names_durable().await {
+        if let Err(error) = self.meta.durable().await {
             tracing::error!(%dir, %error, "a power cut would undo that the names of a directory are spread");
         }
         Ok(true)
@@ -113,7 +104,7 @@ impl Node {
         given_up: &[u64],
     ) -> Result<BTreeMap<ServerId, Vec<MovedName>>, Refused> {
         let mut leaving = BTreeMap::<_, Vec<_>>::new();
-        let txn = self.names.begin();
+        let txn = self.meta.begin();
         for (_, name, entry) in ops::list(&txn, dir, 0, usize::MAX).map_err(meta_refused)? {
             let shard = self.shard_by_hash(dir, &name);
             if shard == self.me {
@@ -143,13 +134,13 @@ impl Node {
         leaving: &BTreeMap<ServerId, Vec<MovedName>>,
         given_up: &[u64],
     ) -> Result<(), Refused> {
-        let mut txn = self.names.begin();
+        let mut txn = self.meta.begin();
         for shard in leaving.keys() {
             ops::add_dir_shard(&mut txn, dir, *shard).map_err(meta_refused)?;
         }
         txn.commit().map_err(meta_refused)?;
-        self.names_durable().await?;
-        let attempt = self.operation_id();
+        self.meta.durable().await?;
+        let attempt = self.meta.intents.operation_id();
         // Dropped with this future: what was not taken by then is not sent.
         let mut handing = tokio::task::JoinSet::new();
         for (shard, names) in leaving {
@@ -178,7 +169,7 @@ impl Node {
 
     /// A directory that was not spread is gone: what attempts have left at other servers, if any, is nobody's.
     pub(crate) fn forget_handed_names(self: &Rc<Self>, dir: InodeId, servers: Vec<ServerId>) {
-        let attempt = self.operation_id();
+        let attempt = self.meta.intents.operation_id();
         for server in servers.into_iter().filter(|server| *server != self.me) {
             let this = Rc::clone(self);
             tokio::task::spawn_local(async move {
@@ -204,7 +195,7 @@ impl Node {
         if !self.directories.is_latest_attempt(dir, attempt) {
             return Ok(PeerReply::Stale);
         }
-        let mut txn = self.names.begin();
+        let mut txn = self.meta.begin();
         if first {
             let left = ops::list(&txn, dir, 0, usize::MAX).map_err(meta_refused)?;
             for (_, name, _) in left {
@@ -219,7 +210,7 @@ impl Node {
         given_up.iter().for_each(|op| ops::give_up(&mut txn, *op));
         self.given_up.taken_over(given_up);
         txn.commit().map_err(meta_refused)?;
-        self.names_durable().await?;
+        self.meta.durable().await?;
         for MovedName { name, known_by, .. } in names {
             let place = Place { parent: dir, name };
             for node in known_by {

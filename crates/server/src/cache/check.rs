@@ -14,7 +14,8 @@ use tokio::time::Instant;
 
 use super::paths::key;
 use crate::limits::CACHE_FRESH;
-use crate::node::{Node, libc_errno, unexpected};
+use crate::node::Node;
+use crate::refusals::{libc_errno, unexpected};
 
 impl Node {
     /// Home: whether the tier still has this version; asks the tier if nobody has just now.
@@ -106,7 +107,7 @@ impl Node {
         self.before_change(ino, truncate)?;
         match was_synced {
             // What is written next may be on storage before its time is.
-            true => self.ledger_durable(cache).await,
+            true => cache.ledger_durable().await,
             false => Ok(()),
         }
     }
@@ -127,12 +128,12 @@ impl Node {
                 if cache.active(ino).fetch.borrow().is_some() {
                     return Err(Refused::because(libc_errno::EAGAIN, "it is being fetched"));
                 }
-                self.empty_part(ino)?;
+                self.data.empty_part(ino)?;
             }
             Some(_) => {}
         }
         // Without a name it goes nowhere.
-        if self.inode(ino)?.nlink == 0 {
+        if self.meta.inode(ino)?.nlink == 0 {
             return Ok(());
         }
         if truncate {

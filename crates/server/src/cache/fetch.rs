@@ -20,9 +20,10 @@ use super::convert::system_time;
 use super::paths::key;
 use super::{Cache, tier_refused};
 use crate::convert::part_refused;
+use crate::convert::whole_part;
 use crate::limits::{FETCH_AHEAD, FETCH_AT_ONCE, FETCH_AT_OPEN, FETCH_BYTES, FETCH_WAIT};
-use crate::node::{Node, libc_errno};
-use crate::peer_service::inode::{is_missing, whole_part};
+use crate::node::Node;
+use crate::refusals::libc_errno;
 
 /// One file on its way here.
 pub(crate) struct Fetch {
@@ -168,7 +169,7 @@ impl Node {
             mtime: system_time(version.mtime),
             identity: version.identity,
         };
-        let (parts, id) = (self.parts.clone(), whole_part(ino, 0));
+        let (parts, id) = (self.data.parts.clone(), whole_part(ino, 0));
         let begin = move |tier: &dyn Tier| {
             let reader = tier.open_listed(&key, meta).map_err(|error| tier_refused(&error))?;
             let part = empty(&parts, id).map_err(part_refused)?;
@@ -255,7 +256,7 @@ impl Node {
             tracing::warn!(%ino, %error, "a fetched file will be fetched again after a restart");
         }
         *cache.active(ino).fetch.borrow_mut() = None;
-        self.usage_changed();
+        self.data.usage.changed();
     }
 
     /// Before a file is written: all of it comes here. `Ready(false)` when that takes longer than a
@@ -289,18 +290,6 @@ impl Node {
             Ok((buffer, read))
         };
         self.cache()?.tier_work(read).await
-    }
-
-    /// The part of a file that is about to hold all its bytes, none: for O_TRUNC.
-    pub(crate) fn empty_part(&self, ino: InodeId) -> Result<(), Refused> {
-        let id = whole_part(ino, 0);
-        match self.parts.get(id) {
-            Ok(_) => Ok(()),
-            Err(error) if is_missing(&error) => {
-                self.parts.create(id).map(drop).map_err(part_refused)
-            }
-            Err(error) => Err(part_refused(error)),
-        }
     }
 }
 

@@ -20,7 +20,8 @@ use super::paths::join;
 use super::{remember, version_of, wire_version};
 use crate::convert::{meta_refused, stored_kind, stored_time};
 use crate::limits::{CACHE_FRESH, IMPORT_ENTRIES_MAX};
-use crate::node::{Node, libc_errno};
+use crate::node::Node;
+use crate::refusals::libc_errno;
 
 /// A directory whose rights the tier does not tell.
 const DIRECTORY_MODE: u32 = 0o755;
@@ -45,7 +46,7 @@ impl Node {
             remember(&cache.absent, place.clone(), Instant::now());
             return Ok(None);
         };
-        self.names_disk.have_numbers(1).await?;
+        self.meta.disk.have_numbers(1).await?;
         let _held = self.name_locks.lock(place.clone()).await;
         self.bind_imported(place, &path, &imported, Some(asked)).await
     }
@@ -60,7 +61,7 @@ impl Node {
         asked: Option<Instant>,
     ) -> Result<Option<Binding>, Refused> {
         self.hold_dir(place.parent).await?;
-        if let Some(found) = self.bound(place)? {
+        if let Some(found) = self.meta.bound(place)? {
             return Ok(Some(found));
         }
         let version = imported.version.map(super::stored_version);
@@ -81,7 +82,7 @@ impl Node {
             cache.put(LedgerRecord { bytes, ..record })?;
             cache.active(ino).checked.set(asked);
         }
-        let mut txn = self.names.begin();
+        let mut txn = self.meta.begin();
         ops::create(&mut txn, &inode, None).map_err(meta_refused)?;
         let entry = EntryRecord { ino, kind };
         let inserted = ops::insert(&mut txn, place.parent, &place.name, entry);
@@ -92,8 +93,8 @@ impl Node {
     }
 
     fn imported_inode(&self, place: &Place, imported: &Imported) -> Result<Inode, Refused> {
-        let ino = self.names.allocate().map_err(meta_refused)?.in_cache();
-        let now = stored_time(self.now());
+        let ino = self.meta.store().allocate().map_err(meta_refused)?.in_cache();
+        let now = stored_time(self.meta.now());
         let kind = stored_kind(imported.kind);
         let (layout, mode) = match (kind, imported.version) {
             (StoredKind::Regular, Some(version)) => (Layout::Whole, version.mode),
@@ -178,10 +179,10 @@ impl Node {
     ) -> Result<PeerReply, Refused> {
         let asked = Instant::now().checked_sub(age);
         let above = self.directory_path(dir).await?;
-        self.names_disk.have_numbers(entries.len()).await?;
+        self.meta.disk.have_numbers(entries.len()).await?;
         for entry in entries {
             let place = Place { parent: dir, name: entry.name.clone() };
-            if self.bound(&place)?.is_some() || self.name_locks.is_locked(&place) {
+            if self.meta.bound(&place)?.is_some() || self.name_locks.is_locked(&place) {
                 continue; // There, or in the hands of somebody who knows better.
             }
             let _held = self.name_locks.lock(place.clone()).await;
@@ -198,8 +199,8 @@ impl Node {
         ino: InodeId,
     ) -> Result<PeerReply, Refused> {
         let held = self.name_locks.lock(place.clone()).await;
-        if self.bound(&place)?.is_some_and(|found| found.ino == ino) {
-            let mut txn = self.names.begin();
+        if self.meta.bound(&place)?.is_some_and(|found| found.ino == ino) {
+            let mut txn = self.meta.begin();
             ops::remove_entry(&mut txn, place.parent, &place.name);
             txn.commit().map_err(meta_refused)?;
             let (requester, replaced) = (from, true);

@@ -8,7 +8,6 @@
 use std::rc::Rc;
 
 use hayase_layout::{InodeId, ServerId};
-use hayase_store::namespace::IntentKind;
 use hayase_store::{EntryRecord, FileKind, FileState, LedgerRecord, PartId, TierVersion, ops};
 use hayase_wire::message::{
     Binding, CacheRequest, InodeRequest, LinkRequest, OperationRequest, PeerReply, Place, Refused,
@@ -22,7 +21,8 @@ use super::tombstones::{shown, version_at};
 use super::{Cache, wire_version};
 use crate::convert::meta_refused;
 use crate::limits::TAKEN_WAIT;
-use crate::node::{Node, unexpected};
+use crate::node::Node;
+use crate::refusals::unexpected;
 
 /// What the shard of a file's name says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -48,7 +48,7 @@ impl Node {
             return Ok(NameCheck::Own);
         }
         let generation = active.generation.get();
-        let name = self.inode(ino).ok().and_then(|inode| inode.name);
+        let name = self.meta.inode(ino).ok().and_then(|inode| inode.name);
         let Some((parent, name)) = name else { return Ok(NameCheck::Own) };
         let place = Place { parent, name };
         let found = self.binding(&place).await?;
@@ -219,8 +219,8 @@ impl Node {
         let _held = self.hold_name(place).await?;
         self.settle_name(place).await?;
         self.hold_dir(place.parent).await?;
-        if self.bound(place)?.is_some_and(|found| found.ino == gone) {
-            let mut txn = self.names.begin();
+        if self.meta.bound(place)?.is_some_and(|found| found.ino == gone) {
+            let mut txn = self.meta.begin();
             let entry = EntryRecord { ino, kind: FileKind::Regular };
             ops::replace(&mut txn, place.parent, &place.name, entry).map_err(meta_refused)?;
             txn.commit().map_err(meta_refused)?;
@@ -246,7 +246,8 @@ impl Node {
         self: &Rc<Self>,
         ino: InodeId,
     ) -> Result<bool, Refused> {
-        Ok(self.is_spoken_of(ino, false) || self.is_spoken_of_elsewhere(ino, false).await?)
+        Ok(self.meta.intents.is_spoken_of(ino, false)
+            || self.is_spoken_of_elsewhere(ino, false).await?)
     }
 
     /// The same of the other servers.
@@ -265,20 +266,6 @@ impl Node {
             }
         }
         Ok(false)
-    }
-
-    /// Any: whether an operation that is not finished here speaks of this file, or only a rename.
-    pub(crate) fn is_spoken_of(&self, ino: InodeId, by_renames: bool) -> bool {
-        let is_meant = |what: &IntentKind| {
-            let is_rename = matches!(
-                what,
-                IntentKind::Prepared { .. }
-                    | IntentKind::Rename { .. }
-                    | IntentKind::Renamed { .. }
-            );
-            (is_rename || !by_renames) && what.speaks_of(ino)
-        };
-        self.intents().iter().any(|intent| is_meant(&intent.what))
     }
 
     /// Home: a power cut took the name of a file away, at its shard, and nobody is going to say so. What the tier
@@ -322,11 +309,11 @@ impl Node {
         if cache.record(ino).is_some() {
             return Ok(());
         }
-        let inode = ops::get_inode(&self.names.begin(), ino).map_err(meta_refused)?;
+        let inode = ops::get_inode(&self.meta.begin(), ino).map_err(meta_refused)?;
         let Some(inode) = inode.filter(|inode| is_flushed(&inode.layout)) else { return Ok(()) };
         let Some((parent, name)) = inode.name.clone() else { return Ok(()) };
         let path = self.tier_path_of(&Place { parent, name }).await?;
-        if cache.record(ino).is_none() && self.inode(ino).is_ok() {
+        if cache.record(ino).is_none() && self.meta.inode(ino).is_ok() {
             cache.put(cache.lists.record(&inode, path))?;
             cache.work.notify_one();
         }

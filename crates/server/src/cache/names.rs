@@ -29,7 +29,8 @@ use super::{CACHE_NAME, Cache, stored_version, tier_refused, version_of, wire_ve
 use crate::acl::chmod;
 use crate::convert::stored_time;
 use crate::limits::{CACHE_HOLD, FETCH_PAUSE};
-use crate::node::{Node, libc_errno, unexpected};
+use crate::node::Node;
+use crate::refusals::{libc_errno, unexpected};
 
 /// Whether a file has bytes of its own, which come to the tier.
 pub(super) fn is_flushed(layout: &Layout) -> bool {
@@ -307,7 +308,7 @@ impl Node {
         if over.is_some() {
             // Or a name that was bound since would be known, and not what the tier has under it, which would
             // look like somebody else's version.
-            self.ledger_durable(cache).await?;
+            cache.ledger_durable().await?;
         }
         Ok(PeerReply::Done)
     }
@@ -368,7 +369,7 @@ impl Node {
             self.place_in_order(cache, ino, &path, is_over)?;
         }
         // Before the names say so: where they kept that and the ledger did not, nobody would say it again.
-        self.ledger_durable(cache).await?;
+        cache.ledger_durable().await?;
         active.held_until.set(None);
         active.is_name_known.set(true);
         active.taken_since.set(None);
@@ -415,7 +416,7 @@ impl Node {
         cache.update(ino, |record| {
             (record.is_over, record.over) = (true, record.over.or(hidden.version));
         })?;
-        self.ledger_durable(cache).await?;
+        cache.ledger_durable().await?;
         self.replaced(to, hidden.numbers).await
     }
 
@@ -451,7 +452,7 @@ impl Node {
         if let Some(version) = record.version {
             // An answer that is lost, or a crash, may hide that it was moved.
             cache.update(record.ino, |now| now.sent = Some((version.size, version.mtime)))?;
-            self.ledger_durable(cache).await?;
+            cache.ledger_durable().await?;
         }
         // Names that are too long for the tier are none.
         let beside = conflict_paths(path, record.ino).filter_map(|path| key(&path).ok());
@@ -496,7 +497,7 @@ impl Node {
             return Err(Refused::because(libc_errno::EOPNOTSUPP, why));
         }
         let mtime = change.mtime.map(|time| match time {
-            SetTime::Now => system_time(stored_time(self.now())),
+            SetTime::Now => system_time(stored_time(self.meta.now())),
             SetTime::To(time) => system_time(stored_time(time)),
         });
         let mode = change.mode.map(|mode| {

@@ -10,7 +10,9 @@ use hayase_tier::Key;
 use hayase_wire::message::{DirectoryRequest, PeerReply, Place, Refused};
 
 use super::remember;
-use crate::node::{Local, Node, libc_errno, unexpected};
+use crate::boxed::Local;
+use crate::node::Node;
+use crate::refusals::{libc_errno, unexpected};
 
 impl Node {
     /// The path of a directory from the tier's root; empty for the root. Asks the homes of all

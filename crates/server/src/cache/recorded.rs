@@ -18,7 +18,8 @@ use tokio::time::Instant;
 
 use super::Cache;
 use crate::limits::{MPI_LOOK, MPI_OPENING};
-use crate::node::{Node, libc_errno, unexpected};
+use crate::node::Node;
+use crate::refusals::{libc_errno, unexpected};
 
 impl Cache {
     /// As far as was seen.
@@ -59,7 +60,7 @@ impl Node {
         }
         cache.becomes_dirty(ino)?;
         match state.is_some_and(FileState::is_safe) {
-            true => self.ledger_durable(cache).await,
+            true => cache.ledger_durable().await,
             false => Ok(()),
         }
     }
@@ -94,7 +95,7 @@ impl Node {
         ino: InodeId,
     ) -> Result<bool, Refused> {
         let active = cache.active(ino);
-        let layout = self.inode(ino).map(|inode| inode.layout);
+        let layout = self.meta.inode(ino).map(|inode| inode.layout);
         let is_open = match layout {
             Ok(Layout::Recorded { container }) => {
                 active.opening_until.get().is_some_and(|until| Instant::now() < until)

@@ -29,11 +29,12 @@ use super::convert::system_time;
 use super::fetch::Fetch;
 use super::paths::key;
 use super::{Cache, tier_refused};
+use crate::convert::whole_part;
 use crate::files::Known;
 use crate::limits::{FETCH_AHEAD, FETCH_BYTES, FETCH_PAUSE, FETCH_WAIT};
-use crate::node::{Node, libc_errno};
+use crate::node::Node;
 use crate::node_service::Attempt;
-use crate::peer_service::inode::whole_part;
+use crate::refusals::libc_errno;
 
 /// Who keeps the file open only for the next open lets go of it within this.
 const LET_GO_WAIT: Duration = Duration::from_millis(500);
@@ -178,15 +179,15 @@ impl Node {
         ino: InodeId,
         size: u64,
     ) -> Result<Option<Layout>, Refused> {
-        let Some((parent, _)) = self.inode(ino)?.name else { return Ok(None) };
+        let Some((parent, _)) = self.meta.inode(ino)?.name else { return Ok(None) };
         let policy = match parent.home() == self.me {
-            true => self.inode(parent)?.policy,
+            true => self.meta.inode(parent)?.policy,
             false => self.entry(parent).await?.attr.policy,
         };
         // A whole copy that is on its way takes room itself: what has begun to come is not asked for again.
         let coming = cache.active(ino).fetch.borrow().clone();
         let needed = coming.map_or(size, |fetch| fetch.bytes_absent());
-        if policy.is_none() && needed <= self.usage_now().free {
+        if policy.is_none() && needed <= self.data.usage.now().free {
             return Ok(None);
         }
         let row = |(server, usage): (_, hayase_wire::message::AreaUse)| {
@@ -218,9 +219,9 @@ impl Node {
         version: TierVersion,
     ) -> Result<(), Refused> {
         let cache = self.cache()?;
-        self.ledger_durable(cache).await?;
-        self.parts.remove(whole_part(ino, 0)).map_err(crate::convert::part_refused)?;
-        let inode = self.change_inode(ino, |inode| {
+        cache.ledger_durable().await?;
+        self.data.parts.remove(whole_part(ino, 0)).map_err(crate::convert::part_refused)?;
+        let inode = self.meta.change_inode(ino, |inode| {
             inode.trunc_epoch += 1;
             (inode.layout, inode.layout_epoch) = (layout, inode.trunc_epoch);
             (inode.size, inode.mtime) = (version.size, version.mtime);
@@ -228,7 +229,7 @@ impl Node {
         striping.epoch.set(inode.layout_epoch);
         self.files.forget(ino);
         // The epoch is never given twice, also after a power cut.
-        self.names_durable().await?;
+        self.meta.durable().await?;
         let (key, meta) = (key(&record.path)?, meta_of(version));
         let open = move |tier: &dyn Tier| {
             tier.open_listed(&key, meta).map_err(|error| tier_refused(&error))
@@ -236,13 +237,13 @@ impl Node {
         let reader: Arc<dyn Reader> = cache.tier_work(open).await?.into();
         self.deal_out(&inode, &reader).await?;
         self.sync_parts(&inode, false).await?;
-        self.names_durable().await?;
+        self.meta.durable().await?;
         let _held = cache.publishing.lock(ino).await;
         let is_same = cache.record(ino).is_some_and(|now| {
             let identity = now.version.map(|version| version.identity);
             now.state == FileState::InTier && identity == Some(version.identity)
         });
-        if !is_same || self.inode(ino)?.nlink == 0 {
+        if !is_same || self.meta.inode(ino)?.nlink == 0 {
             return Err(Refused::because(libc_errno::EAGAIN, "it changed while it was fetched"));
         }
         cache.update(ino, |record| record.state = FileState::Clean)
@@ -324,7 +325,7 @@ impl Node {
             let undone = match layout {
                 _ if self.has_half_a_copy(ino) => self.only_in_tier_again(cache, ino).await,
                 // Removed meanwhile, with the parts that there were then.
-                Layout::Striped { servers, .. } if self.inode(ino).is_err() => {
+                Layout::Striped { servers, .. } if self.meta.inode(ino).is_err() => {
                     self.remove_stripes(ino, striping.epoch.get(), servers)
                 }
                 _ => Ok(()),
@@ -334,7 +335,7 @@ impl Node {
             }
         }
         *cache.active(ino).striping.borrow_mut() = None;
-        self.usage_changed();
+        self.data.usage.changed();
     }
 }
 

@@ -27,8 +27,9 @@ use crate::convert::{meta_refused, stored_time, time};
 use crate::limits::{
     CACHE_HOLD, CLEAR_WAIT, FETCH_PAUSE, FETCH_WAIT, REMOVAL_STREAMS, SYNC_DEADLINE,
 };
-use crate::node::{Node, libc_errno, unexpected};
+use crate::node::Node;
 use crate::recovery::is_gone;
+use crate::refusals::{libc_errno, unexpected};
 
 /// The tombstones of a ledger, by what is asked for.
 #[derive(Default)]
@@ -177,7 +178,7 @@ impl Node {
             return Ok(PeerReply::Done); // The tier has never seen it.
         }
         let cache = self.cache()?;
-        self.names_disk.have_numbers(1).await?;
+        self.meta.disk.have_numbers(1).await?;
         let path = self.tier_path_of(place).await?;
         let version = shown.version.map(stored_version);
         if let Some(version) = version.filter(|_| is_renamed) {
@@ -189,7 +190,7 @@ impl Node {
         if known.iter().any(|one| (one.version, one.sent) == (version, sent)) {
             return Ok(PeerReply::Done); // Said twice.
         }
-        let number = self.names.allocate().map_err(meta_refused)?.in_cache();
+        let number = self.meta.store().allocate().map_err(meta_refused)?.in_cache();
         let buried = Buried { parent: place.parent, ino, is_renamed };
         cache.bury(&LedgerRecord::tombstone(number, path, buried, version, sent))?;
         Ok(PeerReply::Done)
@@ -241,7 +242,7 @@ impl Node {
     ) -> Result<PeerReply, Refused> {
         let cache = self.cache()?;
         let _held = cache.publishing.lock(ino).await;
-        let is_named = self.inode(ino).is_ok_and(|inode| inode.nlink > 0)
+        let is_named = self.meta.inode(ino).is_ok_and(|inode| inode.nlink > 0)
             && cache.record(ino).is_some_and(|record| record.path == path);
         if is_named {
             cache.update(ino, |record| {
@@ -321,7 +322,7 @@ impl Node {
         generation: u64,
     ) -> Result<(), Refused> {
         let cache = self.cache()?;
-        let Some((parent, name)) = self.inode(ino)?.name else { return Ok(()) };
+        let Some((parent, name)) = self.meta.inode(ino)?.name else { return Ok(()) };
         let place = Place { parent, name };
         let hidden = self.hidden_at(cache, &place, ino).await?;
         if hidden.numbers.is_empty() {

@@ -28,7 +28,8 @@ use super::object_moves::as_told_now;
 use super::paths::key;
 use super::{Cache, tier_refused, version_of};
 use crate::acl::{AclChange, acl_names, acl_value};
-use crate::node::{Node, libc_errno};
+use crate::node::Node;
+use crate::refusals::libc_errno;
 
 /// So often the tier is asked for a file whose name changes meanwhile.
 const TRIES: u32 = 8;
@@ -136,7 +137,7 @@ impl Bearer<'_> {
             return Ok(self.inode.clone());
         }
         let lists = lists_among(self.all().await?)?;
-        self.node.change_inode(self.inode.ino, |inode| {
+        self.node.meta.change_inode(self.inode.ino, |inode| {
             if is_unknown(inode) {
                 learn(inode, lists);
             }

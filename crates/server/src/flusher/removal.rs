@@ -22,7 +22,8 @@ use crate::cache::order::{directory_of, is_waited_for};
 use crate::cache::paths::key;
 use crate::cache::tombstones::version_at;
 use crate::limits::{CACHE_MEMO_MAX, CLOSE_GRACE, FLUSH_LOOK};
-use crate::node::{Node, libc_errno, unexpected};
+use crate::node::Node;
+use crate::refusals::{libc_errno, unexpected};
 
 /// How far the servers are with what comes before the removals of one directory.
 #[derive(Clone, Default)]
@@ -62,7 +63,7 @@ impl Node {
             }
             return Ok(false);
         };
-        let bound = self.bound(&place)?.map(|found| found.ino);
+        let bound = self.meta.bound(&place)?.map(|found| found.ino);
         if is_named && bound == Some(buried.ino) {
             cache.unbury(tombstone); // It was not removed after all, or came back.
             return Ok(true);

@@ -19,13 +19,14 @@ use tokio::time::Instant;
 
 use crate::cache::Cache;
 use crate::convert::part_refused;
+use crate::convert::whole_part;
 use crate::limits::{
     DIRTY_COST, DIRTY_FRESH, DIRTY_HIGH_PERCENT, DIRTY_LOW_PERCENT, EVICT_AT_ONCE, FETCH_PAUSE,
     FILL_BYTES_PER_SECOND, FLUSH_LOOK_FILES, FLUSH_REST, ROOM_LEFT, ROOM_WAIT, SPACE_HIGH_PERCENT,
     SPACE_LOW_PERCENT, WRITE_WAIT,
 };
-use crate::node::{Node, libc_errno};
-use crate::peer_service::inode::whole_part;
+use crate::node::Node;
+use crate::refusals::libc_errno;
 
 /// Above the high mark until the low one is reached.
 #[derive(Default)]
@@ -54,7 +55,7 @@ impl Node {
         let bytes_of = |ino: InodeId| match self.spread_here(cache, ino) {
             Some((size, width)) => size / width,
             None => {
-                let part = self.parts.get(whole_part(ino, 0));
+                let part = self.data.parts.get(whole_part(ino, 0));
                 part.and_then(|part| part.stat()).map_or(0, |stat| stat.size)
             }
         };
@@ -71,7 +72,7 @@ impl Node {
         let until = Instant::now() + ROOM_WAIT;
         let marks = (DIRTY_LOW_PERCENT, DIRTY_HIGH_PERCENT);
         while Instant::now() < until {
-            let total = self.usage_here().total;
+            let total = self.data.usage.here().total;
             if !cache.dirty_mark.is_full(self.dirty_bytes(cache), total, marks) {
                 break;
             }
@@ -89,7 +90,7 @@ impl Node {
         let marks = (DIRTY_LOW_PERCENT, DIRTY_HIGH_PERCENT);
         loop {
             // What was known a moment ago, a fast writer has filled since.
-            let usage = self.usage_now();
+            let usage = self.data.usage.now();
             let is_tight = usage.free < len.saturating_add(usage.total / ROOM_LEFT);
             let is_behind = cache.dirty_mark.is_full(self.dirty_bytes(cache), usage.total, marks);
             if !is_tight && !is_behind || Instant::now() >= until {
@@ -122,7 +123,7 @@ impl Node {
     /// Lets copies go while the area is fuller than it should be; whether some did.
     pub(crate) async fn give_room_back(self: &Rc<Self>) -> bool {
         let Some(cache) = &self.cache else { return false };
-        let usage = self.usage_here();
+        let usage = self.data.usage.here();
         let used = usage.total - usage.free.min(usage.total);
         let marks = (SPACE_LOW_PERCENT, SPACE_HIGH_PERCENT);
         cache.space_mark.is_full(used, usage.total, marks) && self.give_copies_up(cache).await > 0
@@ -137,7 +138,7 @@ impl Node {
         if !self.homes.is_written() {
             return None;
         }
-        let usage = self.usage_here();
+        let usage = self.data.usage.here();
         let used = usage.total - usage.free.min(usage.total);
         let left = (usage.total / 100 * SPACE_HIGH_PERCENT).saturating_sub(used);
         Some(Duration::from_secs_f64(left as f64 / FILL_BYTES_PER_SECOND))
@@ -195,14 +196,15 @@ impl Node {
         if !is_free {
             return Ok(PeerReply::Ready(false));
         }
-        if matches!(self.inode(ino)?.layout, Layout::Striped { .. } | Layout::Recorded { .. }) {
+        if matches!(self.meta.inode(ino)?.layout, Layout::Striped { .. } | Layout::Recorded { .. })
+        {
             self.evict_spread(cache, ino).await?;
             return Ok(PeerReply::Ready(true));
         }
         // In this order: a part that the ledger does not speak of is thrown away at the next start.
         cache.update(ino, |record| record.state = FileState::InTier)?;
-        self.parts.remove(whole_part(ino, 0)).map_err(part_refused)?;
-        self.usage_changed();
+        self.data.parts.remove(whole_part(ino, 0)).map_err(part_refused)?;
+        self.data.usage.changed();
         Ok(PeerReply::Ready(true))
     }
 }

@@ -9,7 +9,8 @@ use hayase_wire::message::{CacheRequest, Flushed, NodeReply, PeerReply, Refused}
 use super::Served;
 use crate::flusher::verify::checksum_line;
 use crate::limits::CHECKSUMS_PAGE;
-use crate::node::{Node, libc_errno, unexpected};
+use crate::node::Node;
+use crate::refusals::{libc_errno, unexpected};
 use crate::settings::DurableAt;
 
 impl Node {

@@ -23,7 +23,8 @@ use crate::convert;
 use crate::given_up::given_up;
 use crate::kept_names::Here;
 use crate::limits::CREATE_TRIES;
-use crate::node::{Node, check_name, libc_errno, unexpected};
+use crate::node::Node;
+use crate::refusals::{check_name, libc_errno, unexpected};
 use crate::request::Visit;
 
 enum Made {
@@ -47,7 +48,7 @@ impl Node {
         let (open, parent) = (node.open, node.parent);
         let (mut entry, new) = self.make_or_find(process, &node, once).await?;
         if new {
-            self.directories.changed_here(parent, self.now());
+            self.directories.changed_here(parent, self.meta.now());
             // Only the home itself knows when somebody else comes to make names in a directory.
             entry.grants.cache = entry.attr.kind == FileKind::Directory
                 && entry.attr.ino.home() == self.me
@@ -82,7 +83,7 @@ impl Node {
             return Ok(node);
         }
         let (policy, acls) = match node.parent.home() == self.me {
-            true => self.inode(node.parent).map(|inode| (inode.policy, inode.acls))?,
+            true => self.meta.inode(node.parent).map(|inode| (inode.policy, inode.acls))?,
             false => {
                 self.entry(node.parent).await.map(|found| (found.attr.policy, found.attr.acls))?
             }
@@ -146,7 +147,7 @@ impl Node {
     async fn made_before(self: &Rc<Self>, node: &NewNode, ino: InodeId) -> Result<Entry, Refused> {
         match self.entry(ino).await {
             Err(refused) if refused.errno == libc_errno::ESTALE => {
-                let inode = Inode { nlink: 0, ..self.new_record(node, Layout::None, ino) };
+                let inode = Inode { nlink: 0, ..self.meta.new_record(node, Layout::None, ino) };
                 Ok(Entry { attr: convert::attr_of_record(&inode), grants: Grants::NONE })
             }
             other => other,
@@ -254,19 +255,19 @@ impl Node {
         place: &Place,
         once: Option<OnceId>,
     ) -> Result<Made, Refused> {
-        self.names_disk.keep_up().await;
-        self.names_disk.have_numbers(1).await?;
+        self.meta.disk.keep_up().await;
+        self.meta.disk.have_numbers(1).await?;
         self.may_change_names(place.parent, self.node).await?;
         let _held = self.hold_name(place).await?;
         self.hold_dir(place.parent).await?;
-        if let Some(PeerReply::Bound(earlier)) = self.answered(once)? {
+        if let Some(PeerReply::Bound(earlier)) = self.meta.answers.answered(once)? {
             return Ok(Made::Before(earlier.ino));
         }
-        if let Some(existing) = self.bound(place)? {
+        if let Some(existing) = self.meta.bound(place)? {
             return Ok(Made::Existing(existing.ino));
         }
         self.know_path(place.parent).await?;
-        let inode = self.new_inode(node, layout)?;
+        let inode = self.meta.new_inode(node, layout)?;
         self.store_inode(node, &inode, Some(once))?;
         self.is_there_now(place);
         self.directories.looked_up(place.clone(), self.node);
@@ -290,7 +291,7 @@ impl Node {
         // Without a policy a file of the cache area lies whole on one node: the flusher reads it there.
         let in_one = node.parent.is_cached();
         let policy = node.policy.known();
-        let is_roomy = || own == self.me && policy.is_none() && self.is_roomy();
+        let is_roomy = || own == self.me && policy.is_none() && self.data.usage.is_roomy();
         if layout == Layout::None || is_roomy() {
             return Ok((own, layout));
         }

@@ -11,8 +11,9 @@ use hayase_wire::message::{
 
 use super::Served;
 use crate::acl::AclRoom;
-use crate::node::{Node, libc_errno, unexpected};
+use crate::node::Node;
 use crate::recorded::DIRECTORY;
+use crate::refusals::{libc_errno, unexpected};
 
 /// Names of one reply take at most this much, whatever was asked.
 const BYTES_MAX: u32 = 64 << 10;

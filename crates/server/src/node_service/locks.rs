@@ -9,7 +9,8 @@ use hayase_wire::message::{
 
 use super::Served;
 use crate::clients::Process;
-use crate::node::{Node, unexpected};
+use crate::node::Node;
+use crate::refusals::unexpected;
 
 impl Node {
     pub(super) async fn lock(

@@ -12,10 +12,11 @@ use hayase_wire::message::{
 use super::{NodeAnswer, Rest, Served};
 use crate::clients::Process;
 use crate::given_up::given_up;
+use crate::home::ATTR;
 use crate::kept_names::Here;
 use crate::limits::{CREATE_TRIES, LOOKUP_RETRIES};
-use crate::node::{Node, check_name, libc_errno, unexpected};
-use crate::peer_service::inode::ATTR;
+use crate::node::Node;
+use crate::refusals::{check_name, libc_errno, unexpected};
 use crate::request::Visit;
 
 impl Node {
@@ -29,7 +30,7 @@ impl Node {
 
     pub(crate) fn received(&self, mut attr: Attr, grants: Grants) -> Entry {
         if attr.kind == FileKind::Directory
-            && let Some(at) = self.directories.change_here(attr.ino, self.now())
+            && let Some(at) = self.directories.change_here(attr.ino, self.meta.now())
             && at > attr.mtime
         {
             // The home has not been told yet; this node's own processes must not notice.
@@ -136,7 +137,10 @@ impl Node {
         let place = Place { parent, name };
         for attempt in 0..CREATE_TRIES {
             // The same when it is asked again: the home knows that this name is ours.
-            let op = once.map_or_else(|| self.operation_id(), |once| link_operation(once, attempt));
+            let op = once.map_or_else(
+                || self.meta.intents.operation_id(),
+                |once| link_operation(once, attempt),
+            );
             if let Some(linked) = self.link_as(op, ino, place.clone(), once).await? {
                 return Ok(linked);
             }
@@ -167,7 +171,7 @@ impl Node {
         match inserted {
             Ok(PeerReply::Bound(_)) => {
                 self.finished(ino.home(), op);
-                self.directories.changed_here(parent, self.now());
+                self.directories.changed_here(parent, self.meta.now());
                 Ok(Some(NodeReply::Entry(self.received(attr, grants))))
             }
             // Whether it is bound is not known: the intent lets the home find out.
@@ -232,7 +236,7 @@ impl Node {
             }
             other => return Err(unexpected(&other)),
         };
-        self.directories.changed_here(parent, self.now());
+        self.directories.changed_here(parent, self.meta.now());
         Ok(NodeAnswer { rest, ..NodeReply::Removed { ino }.into() })
     }
 
@@ -256,7 +260,7 @@ impl Node {
         }
         let (this, change) = (Rc::clone(self), self.home_change(ino, requester, ATTR).await);
         Some(Box::new(move || {
-            match this.unlink_in(this.names.begin(), ino, &place, requester, false) {
+            match this.unlink_in(this.meta.begin(), ino, &place, requester, false) {
                 Ok(()) => this.finished(shard, op),
                 Err(error) => taken_later(error),
             }
@@ -308,7 +312,7 @@ impl Node {
         let rename = NameRequest::Rename { from, to: to.clone(), no_replace, once };
         match self.ask_shard(&to, rename).await? {
             (_, PeerReply::Renamed { moved, replaced }) => {
-                let now = self.now();
+                let now = self.meta.now();
                 self.directories.changed_here(parents.0, now);
                 self.directories.changed_here(parents.1, now);
                 Ok(NodeReply::Renamed { moved, replaced })

@@ -11,9 +11,8 @@ use hayase_wire::message::{
 
 use super::NodeAnswer;
 use crate::clients::Process;
-use crate::convert::part_refused;
-use crate::node::{Node, libc_errno, unexpected};
-use crate::peer_service::inode::whole_part;
+use crate::node::Node;
+use crate::refusals::{libc_errno, unexpected};
 
 impl Node {
     pub(super) async fn open(
@@ -86,8 +85,8 @@ impl Node {
         self.files.learn(&opened.attr);
         let descriptor = match opened.descriptor {
             true => {
-                self.direct.until_settled(opened.attr.ino).await;
-                self.descriptor(process, &opened)
+                self.data.direct.until_settled(opened.attr.ino).await;
+                self.data.descriptor(&opened.attr, process.mount)
             }
             false => None,
         };
@@ -106,23 +105,6 @@ impl Node {
             return self.open_inode(self.node, ino, open, truncate).await;
         }
         self.ask(ino.home(), InodeRequest::Open { ino, open, truncate }).await
-    }
-
-    /// The part's descriptor; without one the open is served by messages. A mount only names the
-    /// part to its kernel, and what it keeps for later opens must not look like a writer.
-    fn descriptor(&self, process: &Process, opened: &Opened) -> Option<OwnedFd> {
-        let part = self.parts.get(whole_part(opened.attr.ino, opened.attr.layout_epoch));
-        let descriptor = match process.mount {
-            true => part.and_then(|part| part.path_descriptor()),
-            false => part.and_then(|part| part.give_descriptor()),
-        };
-        match descriptor.map_err(part_refused) {
-            Ok(descriptor) => descriptor,
-            Err(refused) => {
-                tracing::warn!(%refused, "a part's descriptor could not be handed out");
-                None
-            }
-        }
     }
 
     /// Ends opens of a process; the homes hear of what the whole node no longer has open.

@@ -9,13 +9,15 @@ use hayase_wire::message::{
     Refused, SlotRange,
 };
 
-use super::{Served, too_late};
+use super::Served;
 use crate::clients::Process;
 use crate::convert::{part_id, part_refused};
+use crate::data::ranges::Beside;
 use crate::files::Known;
 use crate::limits::STALE_RETRIES;
-use crate::node::{Node, libc_errno, refusal, unexpected};
-use crate::ranges::Beside;
+use crate::node::Node;
+use crate::refusals::too_late;
+use crate::refusals::{libc_errno, refusal, unexpected};
 
 /// The most of a copy within one node for which other writes of the place wait.
 const COPY_HELD: u64 = 64 << 20;
@@ -95,9 +97,13 @@ impl Node {
     ) -> Result<Attempt<(BoxBuffer, usize)>, Refused> {
         let is_here = part.ino.home() == self.me && self.is_here(part.ino);
         if server == self.me && part.index == 0 && is_here {
-            let found = self.parts.get(part_id(part));
+            let found = self.data.parts.get(part_id(part));
             if let Ok(found) = found {
-                return self.read_into(found, offset, len, buffer).await.map(Attempt::Done);
+                return self
+                    .data
+                    .read_into(self, found, offset, len, buffer)
+                    .await
+                    .map(Attempt::Done);
             }
         }
         let request = PeerRequest::from(PartRequest::Read { part, offset, len: len as u32 });
@@ -241,7 +247,7 @@ impl Node {
         };
         match refusal(served.reply)? {
             PeerReply::Written(life) => {
-                // Of these the server itself keeps account, durably ([`crate::unsynced`]).
+                // Of these the server itself keeps account, durably ([`crate::data::unsynced`]).
                 let is_noted = ino.is_cached() && matches!(&*file.layout, Layout::Striped { .. });
                 if !is_noted {
                     self.written_by(server, ino, life);
@@ -338,16 +344,16 @@ impl Node {
         };
         if here(from.0, &source) && here(to.0, &target) {
             let part = |ino, file: &Known| {
-                self.parts.get(part_id(file.part(ino, 0))).map_err(part_refused)
+                self.data.parts.get(part_id(file.part(ino, 0))).map_err(part_refused)
             };
             let (source, target) = (part(from.0, &source)?, part(to.0, &target)?);
             // Whoever waits for the range waits for no more than this; copy_file_range(2) may be short.
             let len = len.min(COPY_HELD);
-            let _range = self.ranges.begin(target.id(), to.1..to.1 + len, Beside::None).await;
-            self.kept_room.copied(from.0, to.0);
+            let _range = self.data.ranges.begin(target.id(), to.1..to.1 + len, Beside::None).await;
+            self.data.kept_room.copied(from.0, to.0);
             let work =
                 move || source.copy_range_to(from.1, &*target, to.1, len).map_err(part_refused);
-            let copied = self.disk.run(work).await?;
+            let copied = self.data.disk.run(work).await?;
             return Ok(NodeReply::Count(copied as u32));
         }
         let step = (len as usize).min(COPY_STEP);

@@ -11,7 +11,8 @@ use hayase_wire::message::{
 use super::Served;
 use crate::clients::Process;
 use crate::limits::RECALL_DEADLINE;
-use crate::node::{Node, libc_errno};
+use crate::node::Node;
+use crate::refusals::libc_errno;
 
 impl Node {
     /// What a process holds, told to a server that does not know it.

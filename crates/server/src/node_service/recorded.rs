@@ -15,9 +15,11 @@ use hayase_wire::message::{
 
 use super::Served;
 use super::read_write::Attempt;
+use crate::boxed::Local;
 use crate::limits::{FLATTEN_ROUNDS_MAX, PART_READS_AT_ONCE, STALE_RETRIES};
-use crate::node::{Local, Node, libc_errno, unexpected};
+use crate::node::Node;
 use crate::recorded::Shown;
+use crate::refusals::{libc_errno, unexpected};
 
 impl Node {
     /// What a program asks for, of the home.

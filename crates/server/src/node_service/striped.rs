@@ -12,8 +12,9 @@ use hayase_wire::message::{FileRequest, PartRequest, PeerReply, Refused};
 
 use super::read_write::Attempt;
 use crate::files::Known;
-use crate::node::{Node, libc_errno, unexpected};
+use crate::node::Node;
 use crate::peer_service::sizes::stripe_map;
+use crate::refusals::{libc_errno, unexpected};
 
 impl Node {
     /// Bytes up to the end of the file; what no part holds is a hole.

@@ -3,35 +3,23 @@
 use std::rc::Rc;
 
 use hayase_layout::{InodeId, NodeId, ServerId};
-use hayase_store::namespace::FileKind;
 use hayase_store::ops;
-use hayase_wire::message::{DirectoryRequest, NameRequest, PeerReply, Place, Refused, TimeSpec};
+use hayase_wire::message::{DirectoryRequest, NameRequest, PeerReply, Refused, TimeSpec};
 
 use super::Answer;
 use crate::convert::{meta_refused, stored_time};
 use crate::limits::DIR_TOUCH_DELAY;
-use crate::node::{Node, libc_errno, unexpected};
+use crate::node::Node;
+use crate::refusals::{libc_errno, unexpected};
 
 impl Node {
-    /// A living directory of this home.
-    fn directory(&self, dir: InodeId) -> Result<hayase_store::namespace::Inode, Refused> {
-        let found = ops::get_inode(&self.names.begin(), dir);
-        match found.map_err(meta_refused)? {
-            Some(inode) if inode.kind != FileKind::Directory => {
-                Err(Refused::new(libc_errno::ENOTDIR))
-            }
-            Some(inode) if !inode.removed => Ok(inode),
-            _ => Err(Refused::new(libc_errno::ENOENT)),
-        }
-    }
-
     /// `from` is going to hold entries. Waits for a removal that is under way: it may fail.
     pub(super) async fn dir_grant(&self, from: NodeId, dir: InodeId) -> Answer {
         if self.inode_locks.is_locked(&dir) {
             drop(self.inode_locks.lock(dir).await);
         }
-        self.directory(dir)?;
-        let mut txn = self.names.begin();
+        self.meta.directory(dir)?;
+        let mut txn = self.meta.begin();
         ops::add_dir_shard(&mut txn, dir, ServerId(from.0)).map_err(meta_refused)?;
         txn.commit().map_err(meta_refused)?;
         Ok(PeerReply::Done)
@@ -39,7 +27,7 @@ impl Node {
 
     pub(super) async fn dir_shards(&self, dir: InodeId) -> Answer {
         self.kept_names.settled(dir).await;
-        self.directory(dir)?;
+        self.meta.directory(dir)?;
         if self.may_be_kept(dir) && !self.is_spread_here(dir)? {
             return Ok(PeerReply::Kept);
         }
@@ -52,20 +40,11 @@ impl Node {
             // Others have at most what was handed to them in vain.
             return Ok(vec![self.me]);
         }
-        ops::dir_shards(&self.names.begin(), dir).map_err(meta_refused)
-    }
-
-    pub(super) fn dir_parent(&self, dir: InodeId) -> Answer {
-        Ok(PeerReply::Parent(self.directory(dir)?.name.map(|(parent, _)| parent)))
-    }
-
-    pub(super) fn dir_name(&self, dir: InodeId) -> Answer {
-        let name = self.directory(dir)?.name;
-        Ok(PeerReply::Named(name.map(|(parent, name)| Place { parent, name })))
+        ops::dir_shards(&self.meta.begin(), dir).map_err(meta_refused)
     }
 
     pub(super) fn dir_touch(&self, touched: &[(InodeId, TimeSpec)]) -> Answer {
-        let mut txn = self.names.begin();
+        let mut txn = self.meta.begin();
         for (dir, at) in touched {
             let found = ops::get_inode(&txn, *dir).map_err(meta_refused)?;
             // Removed meanwhile: nobody will ask.
@@ -85,7 +64,7 @@ impl Node {
 
     /// Entries of `dir` changed here: tells its home, in batches when that is elsewhere.
     pub(crate) fn touch_dir(self: &Rc<Self>, dir: InodeId) {
-        let now = self.now();
+        let now = self.meta.now();
         if dir.home() == self.me {
             if let Err(error) = self.dir_touch(&[(dir, now)]) {
                 tracing::warn!(%dir, %error, "a directory's time could not be kept");
@@ -117,16 +96,16 @@ impl Node {
     pub(super) async fn dir_remove(self: &Rc<Self>, dir: InodeId) -> Answer {
         let _held = self.inode_locks.lock(dir).await;
         // Asked again by a shard that was started anew meanwhile.
-        if self.inode(dir).is_ok_and(|inode| inode.removed) {
+        if self.meta.inode(dir).is_ok_and(|inode| inode.removed) {
             return Ok(PeerReply::Done);
         }
-        self.directory(dir)?;
+        self.meta.directory(dir)?;
         let shards = self.shards_of(dir)?;
-        let mut handed = ops::dir_shards(&self.names.begin(), dir).map_err(meta_refused)?;
+        let mut handed = ops::dir_shards(&self.meta.begin(), dir).map_err(meta_refused)?;
         handed.retain(|server| !shards.contains(server));
         let empty = self.freeze_shards(dir, &shards).await;
         let removed = match empty {
-            Ok(true) => self.forget_directory(dir).await,
+            Ok(true) => self.meta.forget_directory(dir),
             Ok(false) => Err(Refused::new(libc_errno::ENOTEMPTY)),
             Err(error) => Err(error),
         };
@@ -156,16 +135,5 @@ impl Node {
             }
         }
         Ok(true)
-    }
-
-    async fn forget_directory(self: &Rc<Self>, dir: InodeId) -> Result<(), Refused> {
-        let mut txn = self.names.begin();
-        let found = ops::get_inode(&txn, dir).map_err(meta_refused)?;
-        if let Some(mut inode) = found {
-            (inode.removed, inode.nlink, inode.ctime) = (true, 0, stored_time(self.now()));
-            ops::put_inode(&mut txn, &inode).map_err(meta_refused)?;
-            ops::clear_dir_shards(&mut txn, dir).map_err(meta_refused)?;
-        }
-        txn.commit().map_err(meta_refused)
     }
 }

@@ -10,7 +10,8 @@ use hayase_wire::message::{
 use super::Answer;
 use crate::limits::LOCKS_KNOWN_WAIT;
 use crate::locks::{LockOwner, Outcome, Ticket, Wish};
-use crate::node::{Node, libc_errno};
+use crate::node::Node;
+use crate::refusals::libc_errno;
 
 impl Node {
     /// Waits until it is known who holds locks here.
@@ -26,7 +27,7 @@ impl Node {
         wish: Wish,
         ticket: Option<u64>,
     ) -> Answer {
-        self.inode(ino)?;
+        self.meta.inode(ino)?;
         let LockOwner { node, process, .. } = wish.owner;
         let ticket = ticket.map(|number| Ticket { node, process, number });
         let (outcome, granted) = self.locks.borrow_mut().lock(ino, wish, ticket);

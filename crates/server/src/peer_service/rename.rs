@@ -23,12 +23,13 @@ use hayase_wire::message::{
 use tokio::task::AbortHandle;
 
 use super::Answer;
-use super::shard::{binding, record, removal_of_directory};
 use crate::convert::meta_refused;
 use crate::keyed_lock::{KeyGuard, KeyedLock};
 use crate::limits::RENAME_HOLD;
-use crate::node::{Node, check_name, libc_errno, unexpected};
+use crate::meta::{binding, record, removal_of_directory};
+use crate::node::Node;
 use crate::recovery::is_gone;
+use crate::refusals::{check_name, libc_errno, unexpected};
 use crate::told_renames::Starts;
 use crate::uncounted::Uncounted;
 
@@ -42,7 +43,6 @@ const RENAMES: InodeId = InodeId(0);
 #[derive(Default)]
 pub(crate) struct RenameHolds {
     held: RefCell<HashMap<Hold, (Held, AbortHandle)>>,
-    operations: std::cell::Cell<u64>,
     /// Operations that this server coordinates and has not decided yet.
     undecided: RefCell<HashSet<u64>>,
     /// Committed renames whose inodes may not know of their names yet.
@@ -83,7 +83,7 @@ impl Node {
         check_name(&to.name)?;
         self.may_change_names(from.parent, requester).await?;
         self.may_change_names(to.parent, requester).await?;
-        let op = self.operation_id();
+        let op = self.meta.intents.operation_id();
         let (_, moved) = self.ask_shard(&from, lookup(&from)).await?;
         let PeerReply::Bound(moved) = moved else { return Err(unexpected(&moved)) };
         if to.parent.is_cached() {
@@ -195,7 +195,7 @@ impl Node {
     ) -> Result<(), Refused> {
         match others.is_empty() && requester == self.node {
             true => Ok(()),
-            false => self.names_durable().await,
+            false => self.meta.durable().await,
         }
     }
 
@@ -213,7 +213,7 @@ impl Node {
             self.refuse_loop(moved.ino, to.parent).await?;
         }
         self.settle_name(to).await?;
-        let victim = self.bound(to)?;
+        let victim = self.meta.bound(to)?;
         if let Some(victim) = victim {
             if no_replace {
                 return Err(Refused::new(libc_errno::EEXIST));
@@ -231,7 +231,7 @@ impl Node {
                 (false, true) => return Err(Refused::new(libc_errno::EISDIR)),
                 (true, true) => {
                     // Only its name: the rename has not happened yet.
-                    self.intend(op, removal_of_directory(to, victim, None))?;
+                    self.meta.intents.put(op, removal_of_directory(to, victim, None))?;
                     let request = DirectoryRequest::Remove { dir: victim.ino };
                     if let Err(refused) = self.ask(victim.ino.home(), request).await {
                         self.finish_later([op]);
@@ -268,7 +268,7 @@ impl Node {
         to: &Place,
     ) -> Result<Outcome, Refused> {
         tracing::debug!(op, ino = %moved.ino, "rename commits");
-        let mut txn = self.names.begin();
+        let mut txn = self.meta.begin();
         ops::replace(&mut txn, to.parent, &to.name, record(moved)).map_err(meta_refused)?;
         if old_shard == self.me {
             ops::remove_entry(&mut txn, from.parent, &from.name);
@@ -278,12 +278,12 @@ impl Node {
             from: (from.parent, from.name.clone()),
             to: (to.parent, to.name.clone()),
             victim: victim.map(record),
-            time: crate::convert::stored_time(self.now()),
+            time: crate::convert::stored_time(self.meta.now()),
         };
         ops::put_intent(&mut txn, &Intent { id: op, what }).map_err(meta_refused)?;
         let replaced = victim.map(|victim| victim.ino);
         let reply = PeerReply::Renamed { moved: moved.ino, replaced };
-        self.record(&mut txn, once, &reply)?;
+        self.meta.answers.record(&mut txn, once, &reply)?;
         txn.commit().map_err(meta_refused)?;
         Ok(Outcome::Moved { victim })
     }
@@ -323,8 +323,8 @@ impl Node {
         let unlink = LinkRequest::LinkDec { ino, place, requester, replaced: true };
         if let Err(error) = unless_gone(self.ask(ino.home(), unlink).await) {
             tracing::warn!(%ino, %error, "failed to tell the home which file a rename replaced: repeated later");
-            let later = self.operation_id();
-            self.intend(later, self.removal_of(to, victim))?;
+            let later = self.meta.intents.operation_id();
+            self.meta.intents.put(later, self.meta.removal_of(to, victim))?;
             self.finish_later([later]);
         }
         Ok(())
@@ -347,18 +347,20 @@ impl Node {
         place: Place,
         to: Place,
     ) -> Answer {
-        let prepared = ops::intent(&self.names.begin(), op).map_err(meta_refused)?;
+        let prepared = ops::intent(&self.meta.begin(), op).map_err(meta_refused)?;
         if let Some(IntentKind::Prepared { entry, .. }) = prepared {
             // Asked again after a restart, which has found it and holds the name.
             return Ok(PeerReply::Bound(binding(&entry)));
         }
         let guard = self.hold_name(&place).await?;
         self.settle_name(&place).await?;
-        let Some(found) = self.bound(&place)? else {
+        let Some(found) = self.meta.bound(&place)? else {
             return Err(Refused::new(libc_errno::ENOENT));
         };
         let (entry, from) = (record(found), (place.parent, place.name));
-        self.intend(op, IntentKind::Prepared { entry, from, to: (to.parent, to.name) })?;
+        self.meta
+            .intents
+            .put(op, IntentKind::Prepared { entry, from, to: (to.parent, to.name) })?;
         self.hold(Hold::Name(op), Held::Name(guard));
         Ok(PeerReply::Bound(found))
     }
@@ -376,11 +378,11 @@ impl Node {
         if self.renames.undecided.borrow().contains(&op) {
             return Ok(PeerReply::Outcome(None));
         }
-        let intent = ops::intent(&self.names.begin(), op).map_err(meta_refused)?;
+        let intent = ops::intent(&self.meta.begin(), op).map_err(meta_refused)?;
         let committed = matches!(intent, Some(IntentKind::Rename { .. }));
         if committed {
             // Who asks is going to unbind the old name.
-            self.names_durable().await?;
+            self.meta.durable().await?;
         }
         Ok(PeerReply::Outcome(Some(committed)))
     }
@@ -395,7 +397,7 @@ impl Node {
     ) -> Answer {
         let is_left = self.is_left_to_unbind(op, &place, moved, end).await?;
         tracing::debug!(op, %moved, ?end, unbinds = is_left.is_some(), "rename finishes");
-        let mut txn = self.names.begin();
+        let mut txn = self.meta.begin();
         if is_left.is_some() {
             ops::remove_entry(&mut txn, place.parent, &place.name);
         }
@@ -424,13 +426,13 @@ impl Node {
         if end == RenameEnd::Undone {
             return Ok(None);
         }
-        match ops::intent(&self.names.begin(), op).map_err(meta_refused)? {
+        match ops::intent(&self.meta.begin(), op).map_err(meta_refused)? {
             Some(IntentKind::Prepared { .. }) => return Ok(Some(LeftToUnbind::Prepared)),
             // Names that were spread come from a server that may have lost power.
             None if self.incarnation > 1 || self.may_be_kept(place.parent) => {}
             _ => return Ok(None),
         }
-        if self.bound(place)?.is_none_or(|found| found.ino != moved) {
+        if self.meta.bound(place)?.is_none_or(|found| found.ino != moved) {
             return Ok(None);
         }
         // A power cut may have taken the memory of the preparation.
@@ -440,8 +442,8 @@ impl Node {
                 if to.0 == place.parent && to.1 == place.name)
                 && !self.told_renames.has(intent.id)
         };
-        if self.bound(place)?.is_none_or(|found| found.ino != moved)
-            || self.intents().iter().any(is_target)
+        if self.meta.bound(place)?.is_none_or(|found| found.ino != moved)
+            || self.meta.intents.all().iter().any(is_target)
         {
             return Ok(None);
         }
@@ -486,13 +488,6 @@ impl Node {
     pub(super) fn rename_unlock(&self, op: u64) -> PeerReply {
         self.renames.end(Hold::Renames(op));
         PeerReply::Done
-    }
-
-    /// Unlike any other in the job, and unlike any inode: server, incarnation, count.
-    pub(crate) fn operation_id(&self) -> u64 {
-        let count = self.renames.operations.get() + 1;
-        self.renames.operations.set(count);
-        u64::from(self.me.0) << 48 | 1 << 47 | (self.incarnation & 0x7fff) << 32 | count
     }
 
     /// A coordinator that never finishes holds a name for a while only.

@@ -3,42 +3,24 @@
 //! An entry is inserted only while this server holds a grant of the directory's home, so a name
 //! never appears in a directory that is being removed.
 
+use crate::meta::binding;
+use crate::meta::record;
+use crate::meta::removal_of_directory;
 use std::rc::Rc;
 
 use hayase_layout::{InodeId, NodeId, ServerId};
-use hayase_store::namespace::{EntryRecord, Intent, IntentKind};
+use hayase_store::namespace::Intent;
 use hayase_store::ops;
 use hayase_wire::message::{
-    Binding, DirectoryRequest, FileKind, NameRequest, OnceId, PeerReply, Place, Refused, ShardEntry,
+    Binding, DirectoryRequest, FileKind, NameRequest, OnceId, PeerReply, Place, Refused,
 };
 
 use super::Answer;
-use crate::convert::{kind, meta_refused, stored_kind};
+use crate::convert::meta_refused;
 use crate::keyed_lock::KeyGuard;
 use crate::limits::{INVAL_NAME_WAIT, NAME_WAIT};
-use crate::node::{Node, check_name, libc_errno};
-
-/// A listing's reply holds at most this many entries, however short the names.
-const LIST_MAX: usize = 1024;
-
-pub(crate) fn record(binding: Binding) -> EntryRecord {
-    EntryRecord { ino: binding.ino, kind: stored_kind(binding.kind) }
-}
-
-pub(crate) fn binding(record: &EntryRecord) -> Binding {
-    Binding { ino: record.ino, kind: kind(record.kind) }
-}
-
-/// The intent of a directory's removal.
-pub(crate) fn removal_of_directory(
-    place: &Place,
-    found: Binding,
-    once: Option<OnceId>,
-) -> IntentKind {
-    let once = once.map(|once| (once.process, once.slot, once.number));
-    let (parent, name) = (place.parent, place.name.clone());
-    IntentKind::RemoveDirectory { entry: record(found), parent, name, once }
-}
+use crate::node::Node;
+use crate::refusals::{check_name, libc_errno};
 
 impl Node {
     /// Holds a name, once nobody else does.
@@ -56,15 +38,9 @@ impl Node {
         Ok(())
     }
 
-    pub(crate) fn bound(&self, place: &Place) -> Result<Option<Binding>, Refused> {
-        let txn = self.names.begin();
-        let found = ops::lookup(&txn, place.parent, &place.name);
-        Ok(found.map_err(meta_refused)?.as_ref().map(binding))
-    }
-
     pub(super) async fn shard_lookup(self: &Rc<Self>, from: NodeId, place: Place) -> Answer {
         self.wait_for_name(&place).await?;
-        let found = match self.bound(&place)? {
+        let found = match self.meta.bound(&place)? {
             None if place.parent.is_cached() => self.import_name(&place).await?,
             found => found,
         };
@@ -82,7 +58,7 @@ impl Node {
             if self.directories.holds(dir) {
                 return Ok(());
             }
-            let known = ops::has_dir_grant(&self.names.begin(), dir).map_err(meta_refused)?;
+            let known = ops::has_dir_grant(&self.meta.begin(), dir).map_err(meta_refused)?;
             if known {
                 self.directories.hold(dir);
                 return Ok(());
@@ -91,7 +67,7 @@ impl Node {
             self.ask(dir.home(), DirectoryRequest::Grant { dir }).await?;
             // A removal that came and went meanwhile took this grant along: ask again.
             if thaws == self.directories.thaws() {
-                let mut txn = self.names.begin();
+                let mut txn = self.meta.begin();
                 ops::grant_dir(&mut txn, dir).map_err(meta_refused)?;
                 txn.commit().map_err(meta_refused)?;
                 self.directories.hold(dir);
@@ -113,14 +89,14 @@ impl Node {
         if self.given_up.contains(op) {
             return Ok(PeerReply::Stale);
         }
-        let mut txn = self.names.begin();
+        let mut txn = self.meta.begin();
         let inserted = ops::insert(&mut txn, place.parent, &place.name, record(binding))
             .map_err(meta_refused)?;
         if let Err(exists) = inserted {
             return Ok(PeerReply::Exists(self::binding(&exists.0)));
         }
         let reply = PeerReply::Bound(binding);
-        self.record(&mut txn, once, &reply)?;
+        self.meta.answers.record(&mut txn, once, &reply)?;
         txn.commit().map_err(meta_refused)?;
         self.directories.looked_up(place.clone(), from);
         self.is_there_now(&place);
@@ -138,7 +114,7 @@ impl Node {
         self.may_change_names(place.parent, from).await?;
         let held = self.hold_name(&place).await?;
         self.settle_name(&place).await?;
-        let Some(found) = self.bound(&place)? else {
+        let Some(found) = self.meta.bound(&place)? else {
             return Err(Refused::new(libc_errno::ENOENT));
         };
         match (directory, found.kind == FileKind::Directory) {
@@ -170,8 +146,8 @@ impl Node {
         found: Binding,
         once: Option<OnceId>,
     ) -> Result<PeerReply, Refused> {
-        let op = self.operation_id();
-        self.intend(op, removal_of_directory(place, found, once))?;
+        let op = self.meta.intents.operation_id();
+        self.meta.intents.put(op, removal_of_directory(place, found, once))?;
         let removed = self.ask(found.ino.home(), DirectoryRequest::Remove { dir: found.ino }).await;
         if let Err(refused) = removed {
             if refused.errno == libc_errno::EIO {
@@ -182,10 +158,10 @@ impl Node {
             return Err(refused);
         }
         let reply = PeerReply::Bound(found);
-        let mut txn = self.names.begin();
+        let mut txn = self.meta.begin();
         ops::remove_entry(&mut txn, place.parent, &place.name);
         ops::drop_intent(&mut txn, op).map_err(meta_refused)?;
-        self.record(&mut txn, once, &reply)?;
+        self.meta.answers.record(&mut txn, once, &reply)?;
         txn.commit().map_err(meta_refused)?;
         Ok(reply)
     }
@@ -199,24 +175,18 @@ impl Node {
         requester: NodeId,
         once: Option<OnceId>,
     ) -> Result<PeerReply, Refused> {
-        let op = self.operation_id();
+        let op = self.meta.intents.operation_id();
         let reply = PeerReply::Unbound { binding, op };
-        let mut txn = self.names.begin();
+        let mut txn = self.meta.begin();
         ops::remove_entry(&mut txn, place.parent, &place.name);
-        let what = self.removal_of(place, binding);
+        let what = self.meta.removal_of(place, binding);
         ops::put_intent(&mut txn, &Intent { id: op, what }).map_err(meta_refused)?;
-        self.record(&mut txn, once, &reply)?;
+        self.meta.answers.record(&mut txn, once, &reply)?;
         txn.commit().map_err(meta_refused)?;
         self.takes_link(op, binding.ino, requester);
         // Who asked may never reach the home.
         self.finish_later([op]);
         Ok(reply)
-    }
-
-    pub(super) fn removal_of(&self, place: &Place, found: Binding) -> IntentKind {
-        let (parent, name) = (place.parent, place.name.clone());
-        let time = crate::convert::stored_time(self.now());
-        IntentKind::Remove { entry: record(found), parent, name, time }
     }
 
     /// Name and link of an inode whose home is here go in one transaction.
@@ -227,12 +197,12 @@ impl Node {
         requester: NodeId,
         once: Option<OnceId>,
     ) -> Result<PeerReply, Refused> {
-        let _change = self.home_change(found.ino, requester, super::inode::ATTR).await;
+        let _change = self.home_change(found.ino, requester, crate::home::ATTR).await;
         self.bury_what_came_since(found.ino, place).await?;
         let reply = PeerReply::Bound(found);
-        let mut txn = self.names.begin();
+        let mut txn = self.meta.begin();
         ops::remove_entry(&mut txn, place.parent, &place.name);
-        self.record(&mut txn, once, &reply)?;
+        self.meta.answers.record(&mut txn, once, &reply)?;
         self.unlink_in(txn, found.ino, place, requester, false)?;
         Ok(reply)
     }
@@ -267,31 +237,12 @@ impl Node {
         PeerReply::Done
     }
 
-    pub(super) fn shard_list(&self, dir: InodeId, cookie: u64, bytes: u32) -> Answer {
-        let txn = self.names.begin();
-        let mut entries = Vec::new();
-        let mut room = i64::from(bytes);
-        let mut end = false;
-        let mut after = cookie;
-        while room > 0 && entries.len() < LIST_MAX {
-            let page = ops::list(&txn, dir, after, 128).map_err(meta_refused)?;
-            end = page.is_empty();
-            let Some((last, _, _)) = page.last() else { break };
-            after = *last;
-            for (cookie, name, record) in page {
-                room -= name.len() as i64 + 24;
-                entries.push(ShardEntry { cookie, name, binding: binding(&record) });
-            }
-        }
-        Ok(PeerReply::Listing { entries, end })
-    }
-
     /// As the home of a directory that was kept when the question was asked.
     pub(super) async fn list_all(&self, dir: InodeId, cookie: u64, bytes: u32) -> Answer {
         self.kept_names.settled(dir).await;
         match self.is_spread_here(dir)? {
             true => Ok(PeerReply::Spread),
-            false => self.shard_list(dir, cookie, bytes),
+            false => self.meta.list(dir, cookie, bytes),
         }
     }
 
@@ -306,10 +257,10 @@ impl Node {
         }
         let mut are_bound = true;
         for (place, ino) in &bound {
-            are_bound &= self.bound(place)?.is_some_and(|found| found.ino == *ino)
-                || self.intents().iter().any(|intent| intent.what.speaks_of(*ino));
+            are_bound &= self.meta.bound(place)?.is_some_and(|found| found.ino == *ino)
+                || self.meta.intents.all().iter().any(|intent| intent.what.speaks_of(*ino));
         }
-        self.names_durable().await?;
+        self.meta.durable().await?;
         Ok(PeerReply::Outcome(Some(are_bound)))
     }
 
@@ -319,29 +270,9 @@ impl Node {
         self.may_be_kept(dir) && dir.home() == self.me && self.shard_of(dir, &place.name) != self.me
     }
 
-    /// Everything that the name space has acknowledged survives a power cut from here on.
-    pub(crate) async fn names_durable(&self) -> Result<(), Refused> {
-        // Tombstones first: a name must not be gone without the one that hides it in the tier.
-        let buried = self.tombstones_durable().await?;
-        self.names_disk.sync().await?;
-        // Names may have gone with that whose tombstones came after the first sync.
-        if self.cache.as_ref().is_some_and(|cache| cache.last_tombstone.get() != buried) {
-            self.tombstones_durable().await?;
-        }
-        Ok(())
-    }
-
-    /// The last one that is durable then; 0 without a tier.
-    async fn tombstones_durable(&self) -> Result<u64, Refused> {
-        let Some(cache) = &self.cache else { return Ok(0) };
-        let buried = cache.last_tombstone.get();
-        self.ledger_durable(cache).await?;
-        Ok(buried)
-    }
-
     pub(super) async fn shard_freeze(self: &Rc<Self>, dir: InodeId) -> Answer {
         self.directories.freeze(dir);
-        let empty = ops::is_empty(&self.names.begin(), dir);
+        let empty = ops::is_empty(&self.meta.begin(), dir);
         match empty.map_err(meta_refused) {
             Ok(true) => Ok(PeerReply::Empty(true)),
             other => {
@@ -353,7 +284,7 @@ impl Node {
 
     /// The removal is over, one way or the other: entries need a new grant of the home first.
     pub(super) fn shard_thaw(&self, dir: InodeId) -> Answer {
-        let mut txn = self.names.begin();
+        let mut txn = self.meta.begin();
         ops::revoke_dir_grant(&mut txn, dir).map_err(meta_refused)?;
         txn.commit().map_err(meta_refused)?;
         self.directories.thaw(dir);
