@@ -88,6 +88,7 @@ mod unsynced_elsewhere;
 mod when_woken;
 
 pub use cache::CACHE_NAME;
+pub use clients::AnswerCallback;
 pub use failed_names::{Exit, NAMES_FULL, NAMES_LOST};
 pub use flusher::resume::{
     LeftNode, LeftNodes, Resumed, ResumedJob, Resuming, SalvagedFile, Salvaging, salvage,
@@ -95,7 +96,7 @@ pub use flusher::resume::{
 pub use flusher::verify::{Verified, checksum_line, verify};
 pub use ground::{Ground, OpenNames};
 pub use kept_names::KeptUntil;
-pub use local::{AnswerCallback, LocalProcess, LocalServer, ServerGone};
+pub use local::{LocalProcess, LocalServer, ServerGone};
 pub use network::TransportChoice;
 pub use serve::{serve, serve_on};
 pub use serve_error::ServeError;

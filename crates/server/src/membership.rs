@@ -467,9 +467,9 @@ impl Node {
             let this = Rc::clone(self);
             tokio::task::spawn_local(async move {
                 for (server, _) in newly_lost {
-                    this.tell_home_dead(server).await;
+                    this.clients.tell_home_dead(server).await;
                     // Others may know already that it is lost: nobody here answers as if it were not.
-                    this.home_lost(server).await;
+                    this.clients.home_lost(server).await;
                 }
             });
             self.finish_old_intents();

@@ -7,7 +7,7 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use hayase_layout::{Groups, InodeId, NodeId, ServerId};
-use hayase_wire::message::{OnceId, PeerReply, PeerRequest, Place, Refused};
+use hayase_wire::message::{PeerReply, PeerRequest, Place, Refused};
 
 use crate::activity::Activity;
 use crate::appends::Appends;
@@ -58,7 +58,7 @@ pub(crate) struct Node {
     pub(crate) handing_on: HandedOn,
     /// What mounts have gathered, on its way into parts.
     pub(crate) handed_on: HandedOn,
-    pub(crate) clients: Clients,
+    pub(crate) clients: Rc<Clients>,
     pub(crate) crowd: crate::crowd::Crowd,
     pub(crate) peers: Peers,
     pub(crate) replies: ReplyCache,
@@ -116,7 +116,7 @@ impl Node {
         to: ServerId,
         request: PeerRequest,
     ) -> impl Future<Output = Result<PeerReply, Refused>> + use<> {
-        self.remembers_answer(to, once(&request));
+        self.clients.remembers_answer(to, once(&request));
         let this = Rc::clone(self);
         async move {
             let served = if to == this.me {
@@ -126,13 +126,6 @@ impl Node {
                 this.call(to, &request, None, None).await?
             };
             refusal(served.reply)
-        }
-    }
-
-    /// `server` may remember an answer to this request of a process of this node.
-    pub(crate) fn remembers_answer(&self, server: ServerId, once: Option<OnceId>) {
-        if let Some(process) = once.and_then(|once| self.clients.find(once.process)) {
-            process.once_at.borrow_mut().insert(server);
         }
     }
 

@@ -26,6 +26,7 @@ use hayase_wire::message::{
     PeerRequest, Refused, ServerRequest, SlotRange,
 };
 
+use crate::beside::Changes;
 use crate::clients::Process;
 use crate::lent::LentSlot;
 use crate::node::Node;
@@ -81,7 +82,7 @@ impl Node {
             return NodeReply::Refused(Refused::because(libc_errno::EIO, why)).into();
         }
         self.looks_beside(process, &request).await;
-        let changes = self.changes_beside(process, &request);
+        let changes = Changes::by(process, &self.clients, &request);
         if let Some(changes) = &changes {
             self.before_changes_beside(changes).await;
         }
@@ -99,7 +100,7 @@ impl Node {
         if let Some(changes) = changes {
             self.changed_beside(changes, &answer.reply).await;
         }
-        self.limit_grants(process, &mut answer.reply);
+        self.clients.limit_grants(process, &mut answer.reply);
         answer
     }
 

@@ -260,7 +260,7 @@ impl Asked {
                 // A mount that has not come back since this server was restarted may have files open, and have gathered
                 // something.
                 node.grace.own_known().await;
-                let (still_open, gave_back) = node.recall_here(ino, bits).await;
+                let (still_open, gave_back) = node.clients.recall(ino, bits).await;
                 Ok(PeerReply::Recalled { still_open, gave_back })
             }
             R::GetXattr { ino, name } => node.get_xattr(ino, &name).await,
@@ -320,7 +320,7 @@ impl Asked {
             }
             R::Release { process } => Ok(node.release_locks_here(from, process)),
             R::Granted { process, ticket } => {
-                node.lock_granted(process, ticket).await;
+                node.clients.lock_granted(process, ticket).await;
                 Ok(PeerReply::Done)
             }
         }

@@ -246,7 +246,7 @@ fn node(
         homes: Homes::new(Late::from_former_life(late)),
         handing_on: Default::default(),
         handed_on: Default::default(),
-        clients: Clients::numbering_from(stores.incarnation),
+        clients: Rc::new(Clients::numbering_from(stores.incarnation)),
         crowd: Default::default(),
         peers,
         replies: Default::default(),

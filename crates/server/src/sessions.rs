@@ -12,8 +12,8 @@ use std::rc::Rc;
 
 use hayase_layout::{InodeId, NodeId, ServerId};
 use hayase_wire::message::{
-    Access, HeldLock, HeldOpen, Holding, InodeRequest, LeftLink, MemberRequest, OpenKind,
-    PeerReply, PeerRequest, Refused,
+    Access, HeldLock, HeldOpen, Holding, InodeRequest, LeftLink, MemberRequest, PeerReply,
+    PeerRequest, Refused,
 };
 use hayase_wire::{BoxBuffer, COORDINATOR, PeerIdentity};
 use tokio::sync::{Mutex, Notify};
@@ -212,9 +212,9 @@ impl Node {
         // At a first meeting of two first incarnations nobody holds anything.
         let mut locks = Vec::new();
         if before.is_some() || self.incarnation > 1 {
-            locks = self.locks_at(to).await?;
+            locks = self.clients.locks_at(to).await?;
             locks.retain(|held| !self.clients.has_lost(held));
-            self.home_lost(to).await;
+            self.clients.home_lost(to).await;
         }
         let as_of = self.clients.asked();
         let opens: Vec<_> = self.clients.held_at(to, as_of);
@@ -229,7 +229,7 @@ impl Node {
             }
         }
         self.sessions.ours.borrow_mut().insert(to, start_id);
-        self.tell_lost(lost).await;
+        self.clients.tell_lost(lost).await;
         Ok(())
     }
 
@@ -250,10 +250,10 @@ impl Node {
         {
             let mut lost = BTreeSet::new();
             for home in self.all_servers().filter(|home| *home != self.me) {
-                let held = self.locks_at(home).await?.into_iter();
+                let held = self.clients.locks_at(home).await?.into_iter();
                 lost.extend(held.filter(|held| held.ticket.is_none()).map(|held| held.ino));
             }
-            self.tell_lost(lost.into_iter().collect()).await;
+            self.clients.tell_lost(lost.into_iter().collect()).await;
             self.meta.store().keep_own_loss(loss).map_err(meta_refused)?;
             self.meta.disk.sync().await?;
         }
@@ -428,12 +428,6 @@ impl Node {
         });
         left
     }
-}
-
-/// An open of this node, as its home is told it again.
-pub(crate) fn held_open(ino: InodeId, access: Access, number: u64) -> HeldOpen {
-    let open = hayase_wire::message::Opening { access, kind: OpenKind::Remote, number };
-    HeldOpen { ino, open }
 }
 
 fn owner(node: NodeId, held: &HeldLock) -> LockOwner {

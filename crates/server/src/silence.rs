@@ -28,7 +28,7 @@ impl Node {
                 if heard.elapsed() >= HOME_SILENCE && silent.insert(home) {
                     tracing::warn!(%home, "not heard of: what it granted is given back");
                     let this = Rc::clone(&self);
-                    tokio::task::spawn_local(async move { this.home_lost(home).await });
+                    tokio::task::spawn_local(async move { this.clients.home_lost(home).await });
                 }
             }
         }

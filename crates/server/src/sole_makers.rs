@@ -80,7 +80,7 @@ impl Node {
         // It counts as the maker until it has given up: whoever comes meanwhile waits too.
         let _turn = self.sole_maker_locks.lock(dir).await;
         if is_other(self.sole_makers.maker(dir)) {
-            self.recall_here(dir, NAMES).await;
+            self.clients.recall(dir, NAMES).await;
             self.sole_makers.makers.borrow_mut().remove(&dir);
         }
     }

@@ -3,9 +3,7 @@
 use std::rc::Rc;
 
 use hayase_layout::InodeId;
-use hayase_wire::message::{
-    Callback, CallbackReply, Lock, LockHeld, LockRequest, NodeReply, PeerReply,
-};
+use hayase_wire::message::{Lock, LockHeld, LockRequest, NodeReply, PeerReply};
 
 use super::Served;
 use crate::clients::Process;
@@ -38,16 +36,6 @@ impl Node {
                 Ok(NodeReply::LockHeld(held.map(|held| LockHeld { pid: pid(&held), ..held })))
             }
             other => Err(unexpected(&other)),
-        }
-    }
-
-    /// Tells a process of this node that a lock it waits for is held. One that is gone has told,
-    /// or will tell, the homes so itself.
-    pub(crate) async fn lock_granted(self: &Rc<Self>, process: u64, ticket: u64) {
-        let Some(process) = self.clients.find(process) else { return };
-        match process.call(&Callback::LockGranted { ticket }).await {
-            Some(CallbackReply::Told) => {}
-            other => tracing::debug!(?other, "a process that is gone waits for no lock"),
         }
     }
 

@@ -280,7 +280,7 @@ impl Node {
             && self.shard_of(place.parent, &place.name) == self.me
             && let Here::Yes(_user) = self.enter_names(place, Visit::Ends, self.node).await?
         {
-            self.remembers_answer(self.me, once);
+            self.clients.remembers_answer(self.me, once);
             let removal = self.shard_remove(self.node, place_of(), directory, once);
             return Ok((self.me, self.happen_once(once, removal).await?));
         }

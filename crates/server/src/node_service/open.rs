@@ -6,7 +6,7 @@ use std::rc::Rc;
 
 use hayase_layout::{InodeId, ServerId};
 use hayase_wire::message::{
-    Access, Close, InodeRequest, NodeReply, Opened, Opening, PeerReply, Refused,
+    Access, Close, InodeRequest, NodeReply, Opened, Opening, PeerReply, Refused, ServerRequest,
 };
 
 use super::NodeAnswer;
@@ -128,5 +128,20 @@ impl Node {
             }
         }
         drop(ordered);
+    }
+
+    /// A connection of `process` ended; with the last one go its opens.
+    pub(crate) async fn disconnected(self: &Rc<Self>, process: &Rc<Process>) {
+        if !self.clients.left(process) {
+            return;
+        }
+        self.sole_makers.left(process.id);
+        self.release_locks(process).await;
+        for server in process.once_at.take() {
+            // Nobody waits: what is not forgotten costs a little room.
+            let gone = ServerRequest::ProcessGone { process: process.id };
+            tokio::task::spawn_local(self.ask(server, gone));
+        }
+        self.close_all(process, process.closes()).await;
     }
 }

@@ -140,19 +140,6 @@ impl Node {
         Ok(Attempt::Done((buffer, len)))
     }
 
-    /// What nobody on this node has open for writing nobody here may write: the home has not made
-    /// others give back their caches.
-    fn check_writable(&self, process: &Process, ino: InodeId) -> Result<(), Refused> {
-        if process.lost.borrow().contains(&ino) {
-            let why = "an open or a lock of this file was lost; close it and open it again";
-            return Err(Refused::because(libc_errno::EIO, why));
-        }
-        match self.clients.open_here(ino).write {
-            true => Ok(()),
-            false => Err(Refused::because(libc_errno::EBADF, "not open for writing on this node")),
-        }
-    }
-
     pub(super) async fn write(
         self: &Rc<Self>,
         process: &Process,
@@ -162,7 +149,7 @@ impl Node {
     ) -> Served {
         self.meet_home(ino).await?;
         let source = || {
-            self.check_writable(process, ino)?;
+            self.clients.check_writable(process, ino)?;
             Self::slot(process, from).map(boxed)
         };
         self.write_file(ino, (offset, from.len as usize), None, source).await?;
@@ -181,7 +168,7 @@ impl Node {
         self.meet_home(ino).await?;
         let _on_its_way = self.handing_on.begin(ino);
         let source = || {
-            self.check_writable(process, ino)?;
+            self.clients.check_writable(process, ino)?;
             match process.mount && self.clients.takes_gathered(ino) {
                 true => Self::slot(process, from).map(boxed),
                 false => Err(too_late()),
@@ -293,7 +280,7 @@ impl Node {
         let len = from.len as usize;
         let mut file = self.file(ino).await?;
         for _ in 0..STALE_RETRIES {
-            self.check_writable(process, ino)?;
+            self.clients.check_writable(process, ino)?;
             let buffer = boxed(Self::slot(process, from)?);
             let attempt = match &*file.layout {
                 Layout::Whole => self.append_at_home(ino, (buffer, len)).await,

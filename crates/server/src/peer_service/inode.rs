@@ -152,7 +152,7 @@ impl Node {
     ) -> Answer {
         let inode = self.meta.new_inode(node, layout)?;
         self.store_inode(node, &inode, None)?;
-        if !self.is_this_node(from) {
+        if from != self.node {
             // Who asked may never say whether it was named.
             self.finish_later([inode.ino.0]);
         }

@@ -35,7 +35,7 @@ impl Node {
         }
         // Only the part's own node can hand the part out.
         let local = open.kind == OpenKind::Local
-            && self.is_this_node(from)
+            && from == self.node
             && inode.layout == Layout::Whole
             && (truncate || self.is_here(ino));
         if open.kind == OpenKind::Local && !local {
@@ -111,7 +111,7 @@ impl Node {
             return true;
         }
         // Descriptors that a mount keeps for the next open stand in the way of the lease.
-        let (still_open, _) = self.recall_here(ino, Grants::NONE).await;
+        let (still_open, _) = self.clients.recall(ino, Grants::NONE).await;
         let (node, bits) = (self.node, Grants::NONE);
         self.home_event(ino, Event::Returned { node, bits, still_open });
         if still_open.access.write {

@@ -233,7 +233,7 @@ impl Node {
     }
 
     pub(super) async fn forget_name(self: &Rc<Self>, place: Place) -> PeerReply {
-        self.forget_name_here(place.parent, place.name).await;
+        self.clients.forget_name(place.parent, place.name).await;
         PeerReply::Done
     }
 
