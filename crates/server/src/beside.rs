@@ -88,7 +88,7 @@ impl Node {
         let hand_on = || async {
             if self.incarnation > 1 {
                 // A mount that has not told yet may have begun before this life of the server.
-                self.grace.own_known().await;
+                self.rpc.grace.own_known().await;
             }
             let mut gathered = self.clients.gathered();
             if self.incarnation > 1 {

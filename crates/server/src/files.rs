@@ -84,7 +84,7 @@ impl Node {
         ino: InodeId,
         request: InodeRequest,
     ) -> Result<Known, Refused> {
-        match self.ask(ino.home(), request).await? {
+        match self.rpc.ask(ino.home(), request).await? {
             PeerReply::Attr { attr, .. } => {
                 self.files.learn(&attr);
                 Ok(Known {

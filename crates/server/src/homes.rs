@@ -250,7 +250,7 @@ impl Node {
 
     /// What `node` may keep of attributes that it is about to be told.
     pub(crate) fn home_attributes(self: &Rc<Self>, ino: InodeId, node: NodeId) -> Grants {
-        if !self.homes.has_room_for(ino) || !self.grace.is_over() {
+        if !self.homes.has_room_for(ino) || !self.rpc.grace.is_over() {
             return Grants::NONE;
         }
         let ticket = self.homes.ticket();
@@ -357,7 +357,7 @@ impl Node {
     pub(crate) fn begin_recall(self: &Rc<Self>, ino: InodeId, node: NodeId, bits: Grants) {
         let this = Rc::clone(self);
         tokio::task::spawn_local(async move {
-            let asked = this.ask(ServerId(node.0), InodeRequest::Recall { ino, bits }).await;
+            let asked = this.rpc.ask(ServerId(node.0), InodeRequest::Recall { ino, bits }).await;
             let event = match asked {
                 Ok(PeerReply::Recalled { still_open, gave_back }) if gave_back || !bits.cache => {
                     Event::Returned { node, bits, still_open }
@@ -378,7 +378,7 @@ impl Node {
     /// that does not answer keeps what it was granted.
     pub(crate) async fn let_go(self: &Rc<Self>, ino: InodeId, node: NodeId) {
         let bits = Grants::NONE;
-        let asked = self.ask(ServerId(node.0), InodeRequest::Recall { ino, bits }).await;
+        let asked = self.rpc.ask(ServerId(node.0), InodeRequest::Recall { ino, bits }).await;
         match asked {
             Ok(PeerReply::Recalled { still_open, .. }) => {
                 self.home_event(ino, Event::Returned { node, bits, still_open });

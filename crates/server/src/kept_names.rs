@@ -312,7 +312,7 @@ impl Node {
         let request = request.into();
         let shard = self.shard_of(place.parent, &place.name);
         if !self.may_be_kept(place.parent) {
-            return Ok((shard, self.ask(shard, request).await?));
+            return Ok((shard, self.rpc.ask(shard, request).await?));
         }
         let home = place.parent.home();
         if let Some(once) = once(&request).filter(|_| shard != home) {
@@ -327,20 +327,20 @@ impl Node {
                 return Ok((home, answer.await));
             }
             if self.incarnation > 1 && self.started.elapsed() < REPEATED_MAX {
-                let asked = self.ask(home, request.clone()).await?;
+                let asked = self.rpc.ask(home, request.clone()).await?;
                 if asked != PeerReply::Spread {
                     return Ok((home, asked));
                 }
             }
         }
         if shard != home {
-            return Ok((shard, self.ask(shard, request).await?));
+            return Ok((shard, self.rpc.ask(shard, request).await?));
         }
-        match self.ask(shard, request.clone()).await? {
+        match self.rpc.ask(shard, request.clone()).await? {
             PeerReply::Spread => {
                 self.kept_names.know_spread(place.parent);
                 let shard = self.shard_by_hash(place.parent, &place.name);
-                Ok((shard, self.ask(shard, request).await?))
+                Ok((shard, self.rpc.ask(shard, request).await?))
             }
             reply => Ok((shard, reply)),
         }

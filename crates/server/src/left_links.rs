@@ -58,7 +58,7 @@ impl Node {
     pub(crate) fn takes_link(&self, op: u64, ino: InodeId, requester: NodeId) {
         let server = ServerId(requester.0);
         if ino.home() == server
-            && let Some(start_id) = self.sessions.who_told(server)
+            && let Some(start_id) = self.rpc.sessions.who_told(server)
         {
             self.link_takers.put(op, PeerIdentity { server, start_id });
         }
@@ -90,14 +90,14 @@ impl Node {
                 Err(error) => tracing::warn!(%ino, %error, "a link is taken later"),
             }
         }
-        self.grace.links_told(shard);
+        self.rpc.grace.links_told(shard);
     }
 
     /// False when it is not known whether it is the link that is meant: the shard finds out later. After the grace
     /// period a link of that name may be another's.
     async fn take_left_link(self: &Rc<Self>, ino: InodeId, place: &Place) -> Result<bool, Refused> {
         let _change = self.home_change(ino, self.node, ATTR).await;
-        if self.grace.is_over() || !self.meta.intents.links_under_way(ino, place).is_empty() {
+        if self.rpc.grace.is_over() || !self.meta.intents.links_under_way(ino, place).is_empty() {
             return Ok(false);
         }
         self.unlink_in(self.meta.begin(), ino, place, self.node, false).map(|()| true)

@@ -27,7 +27,7 @@ impl Node {
         self: &Rc<Self>,
         max: usize,
     ) -> Result<(Vec<Name>, u64), Refused> {
-        if self.membership.lost().is_empty() {
+        if self.rpc.membership.lost().is_empty() {
             return Ok((Vec::new(), 0));
         }
         let mut places = BTreeSet::new();
@@ -54,7 +54,7 @@ impl Node {
             let Some(last) = page.last() else { return Ok(()) };
             after.clone_from(&last.key);
             for found in page {
-                if self.membership.is_server_lost(found.entry.ino.home()) {
+                if self.rpc.membership.is_server_lost(found.entry.ino.home()) {
                     places.insert(Place { parent: found.parent, name: found.name });
                 }
             }
@@ -71,7 +71,7 @@ impl Node {
             after = Some(last.ino);
             for inode in page {
                 let Layout::Striped { servers, .. } = &inode.layout else { continue };
-                if servers.iter().any(|server| self.membership.is_server_lost(*server)) {
+                if servers.iter().any(|server| self.rpc.membership.is_server_lost(*server)) {
                     places.extend(inode.name.map(|(parent, name)| Place { parent, name }));
                 }
             }
@@ -113,7 +113,7 @@ impl Node {
     }
 
     async fn name_of_directory(self: &Rc<Self>, dir: InodeId) -> Result<Option<Place>, Refused> {
-        match self.ask(dir.home(), DirectoryRequest::Name { dir }).await? {
+        match self.rpc.ask(dir.home(), DirectoryRequest::Name { dir }).await? {
             PeerReply::Named(name) => Ok(name),
             other => Err(unexpected(&other)),
         }

@@ -205,7 +205,7 @@ pub(crate) fn lost(server: ServerId) -> Refused {
 impl Node {
     /// Whether requests of this incarnation are refused.
     pub(crate) fn refuses(&self, from: PeerIdentity) -> bool {
-        self.membership.now.borrow().is_lost(from.server, from.start_id)
+        self.rpc.membership.now.borrow().is_lost(from.server, from.start_id)
     }
 
     /// Beats, or (server 0) listens and declares, until the task is dropped.
@@ -221,20 +221,20 @@ impl Node {
     async fn look_at_the_others(self: &Rc<Self>) {
         let (wait, nobody_is_due) = self.next_look();
         let before = Instant::now();
-        self.membership.waits_since.set(Some(before));
+        self.rpc.membership.waits_since.set(Some(before));
         // A wake may be there as well when a stopped process goes on.
         let is_put_off = tokio::select! {
             biased;
-            () = self.membership.wakes.notified() => false,
+            () = self.rpc.membership.wakes.notified() => false,
             // This process is awake already: better now than once more for the look alone.
-            () = self.membership.beats.notified(), if nobody_is_due => true,
+            () = self.rpc.membership.beats.notified(), if nobody_is_due => true,
             () = self.meta.clock.rest(wait) => false,
         };
         let is_late = before.elapsed() >= wait + SILENCE / 2;
         if is_put_off && !is_late && self.suspects().is_empty() {
             return;
         }
-        if let Some(coordinator) = self.membership.coordinator.borrow_mut().as_mut()
+        if let Some(coordinator) = self.rpc.membership.coordinator.borrow_mut().as_mut()
             && is_late
         {
             coordinator.slept(Instant::now());
@@ -245,8 +245,8 @@ impl Node {
 
     /// In how long to look, and whether only to see that all is well.
     fn next_look(&self) -> (Duration, bool) {
-        let coordinator = self.membership.coordinator.borrow();
-        let members = self.membership.now.borrow();
+        let coordinator = self.rpc.membership.coordinator.borrow();
+        let members = self.rpc.membership.now.borrow();
         let Some(coordinator) = coordinator.as_ref() else { return (REST, true) };
         let now = Instant::now();
         let next = coordinator.next_look(&members, now);
@@ -258,33 +258,33 @@ impl Node {
     async fn keep_beating(self: &Rc<Self>) {
         let began = Instant::now();
         self.beat().await;
-        if !self.membership.coordinator_answers.get() || !self.membership.is_settled() {
+        if !self.rpc.membership.coordinator_answers.get() || !self.rpc.membership.is_settled() {
             // After one that was waited for in vain the next one follows at once: it leaves when the connection is there.
             return tokio::time::sleep_until(began + BEAT).await;
         }
-        let link = self.peers.link(COORDINATOR);
+        let link = self.rpc.peers.link(COORDINATOR);
         tokio::select! {
             biased;
             () = link.until_down() => {}
-            () = self.membership.wakes.notified() => {}
+            () = self.rpc.membership.wakes.notified() => {}
             () = self.meta.clock.rest(rest(self.servers)) => {}
         }
     }
 
     async fn beat(self: &Rc<Self>) {
-        let took = self.membership.now.borrow().epoch;
+        let took = self.rpc.membership.now.borrow().epoch;
         let beat = PeerRequest::from(MemberRequest::Beat { took });
-        let answer = self.peers.call(COORDINATOR, &beat, None, None, BEAT_DEADLINE).await;
-        self.membership.coordinator_answers.set(answer.is_ok());
+        let answer = self.rpc.peers.call(COORDINATOR, &beat, None, None, BEAT_DEADLINE).await;
+        self.rpc.membership.coordinator_answers.set(answer.is_ok());
         match answer.map(|called| called.served.reply) {
             Ok(PeerReply::Members(members)) => {
-                self.sessions.heard(COORDINATOR);
+                self.rpc.sessions.heard(COORDINATOR);
                 self.take(*members);
-                if self.membership.heard_coordinator.replace(Some(Instant::now())).is_none() {
-                    self.membership.changed.notify_waiters();
+                if self.rpc.membership.heard_coordinator.replace(Some(Instant::now())).is_none() {
+                    self.rpc.membership.changed.notify_waiters();
                 }
             }
-            Ok(PeerReply::Dead) => self.membership.is_lost.notify_one(),
+            Ok(PeerReply::Dead) => self.rpc.membership.is_lost.notify_one(),
             Ok(other) => tracing::error!(?other, "a beat answered by something else"),
             Err(error) => tracing::debug!(%error, "server 0 does not answer"),
         }
@@ -294,16 +294,16 @@ impl Node {
     pub(crate) async fn beaten(self: &Rc<Self>, from: PeerIdentity, took: u64) -> PeerReply {
         let mut kept: Option<MembersNow> = None;
         loop {
-            let Some((members, is_back)) = self.membership.with_beat(from, took) else {
+            let Some((members, is_back)) = self.rpc.membership.with_beat(from, took) else {
                 let why = "only server 0 is beaten to";
                 return PeerReply::Refused(Refused::because(libc_errno::EPROTO, why));
             };
             let is_kept = kept.is_some_and(|kept| kept.says_the_same(&members));
             if !is_back || is_kept {
-                self.membership.now.replace(members);
+                self.rpc.membership.now.replace(members);
                 if is_back {
                     tracing::info!(server = %from.server, "a lost node is back");
-                    self.membership.changed.notify_waiters();
+                    self.rpc.membership.changed.notify_waiters();
                 }
                 break;
             }
@@ -312,28 +312,28 @@ impl Node {
             kept = Some(members);
         }
         self.release_lost();
-        if !self.membership.to_tell().is_empty() {
-            self.membership.wakes.notify_one();
+        if !self.rpc.membership.to_tell().is_empty() {
+            self.rpc.membership.wakes.notify_one();
         }
         self.put_off_look();
-        PeerReply::Members(Box::new(self.membership.now.borrow().clone()))
+        PeerReply::Members(Box::new(self.rpc.membership.now.borrow().clone()))
     }
 
     /// As server 0, awake anyway: the next look need not wake it. Twice a rest is enough, however many beat.
     fn put_off_look(&self) {
-        let waits_since = self.membership.waits_since.get();
+        let waits_since = self.rpc.membership.waits_since.get();
         if waits_since.is_some_and(|since| since.elapsed() >= rest(self.servers) / 2) {
-            self.membership.beats.notify_one();
+            self.rpc.membership.beats.notify_one();
         }
     }
 
     /// As server 0: the connection over which a server beats has ended, after nothing had come from
     /// its machine for so long.
     pub(crate) fn beats_no_more(&self, from: PeerIdentity, silent: Duration) {
-        if let Some(coordinator) = self.membership.coordinator.borrow_mut().as_mut() {
+        if let Some(coordinator) = self.rpc.membership.coordinator.borrow_mut().as_mut() {
             let now = Instant::now();
             coordinator.ended(from, now.checked_sub(silent).unwrap_or(now));
-            self.membership.wakes.notify_one();
+            self.rpc.membership.wakes.notify_one();
         }
     }
 
@@ -344,7 +344,7 @@ impl Node {
         loop {
             let still: Vec<_> = self.suspects().into_iter().map(|(server, _)| server).collect();
             silent.retain(|server| still.contains(server));
-            let (members, declares) = self.membership.with_lost(&silent);
+            let (members, declares) = self.rpc.membership.with_lost(&silent);
             if kept.map_or(!declares, |kept| kept.says_the_same(&members)) {
                 if declares {
                     self.take(members);
@@ -361,8 +361,8 @@ impl Node {
 
     /// As server 0: who has been silent for too long, and whether it does not matter why.
     fn suspects(&self) -> Vec<(ServerId, bool)> {
-        let coordinator = self.membership.coordinator.borrow();
-        let members = self.membership.now.borrow();
+        let coordinator = self.rpc.membership.coordinator.borrow();
+        let members = self.rpc.membership.now.borrow();
         coordinator.as_ref().map(|c| c.silent(&members, Instant::now())).unwrap_or_default()
     }
 
@@ -372,12 +372,12 @@ impl Node {
     async fn who_is_gone(self: &Rc<Self>, suspects: Vec<(ServerId, bool)>) -> Vec<ServerId> {
         let mut asked = tokio::task::JoinSet::new();
         for (server, is_certain) in suspects {
-            let link = self.peers.link(server);
+            let link = self.rpc.peers.link(server);
             let this = Rc::clone(self);
             asked.spawn_local(async move {
                 // An answer over the link proves it too: the handshake of `presence` is tried once, and may be lost.
                 let ping = PeerRequest::from(ServerRequest::Ping);
-                let ping = this.peers.call(server, &ping, None, None, CONNECT_WAIT);
+                let ping = this.rpc.peers.call(server, &ping, None, None, CONNECT_WAIT);
                 let answered = async {
                     if ping.await.is_err() {
                         std::future::pending::<()>().await;
@@ -391,7 +391,7 @@ impl Node {
                 let is_gone = match presence {
                     Presence::Unknown => true,
                     Presence::Serving => is_certain,
-                    Presence::Starting => !this.membership.starts(server),
+                    Presence::Starting => !this.rpc.membership.starts(server),
                 };
                 is_gone.then_some(server)
             });
@@ -403,20 +403,20 @@ impl Node {
 
     /// As server 0: tells the living servers that have not taken the latest, and notes who has then.
     async fn tell_members(self: &Rc<Self>) {
-        let members = self.membership.now.borrow().clone();
+        let members = self.rpc.membership.now.borrow().clone();
         let mut asked = tokio::task::JoinSet::new();
-        for server in self.membership.to_tell() {
+        for server in self.rpc.membership.to_tell() {
             let news = MemberRequest::Members(Box::new(members.clone()));
             let (this, news) = (Rc::clone(self), PeerRequest::from(news));
             asked.spawn_local(async move {
-                let answer = this.peers.call(server, &news, None, None, BEAT_DEADLINE).await;
+                let answer = this.rpc.peers.call(server, &news, None, None, BEAT_DEADLINE).await;
                 (server, answer.is_ok_and(|called| matches!(called.served.reply, PeerReply::Done)))
             });
         }
         // Also when nobody else lives: what is released goes by the least that a living server has taken.
         let mut answered = asked.join_all().await;
         answered.sort_unstable();
-        if let Some(coordinator) = self.membership.coordinator.borrow_mut().as_mut() {
+        if let Some(coordinator) = self.rpc.membership.coordinator.borrow_mut().as_mut() {
             let now = Instant::now();
             for (server, has_taken) in answered {
                 match has_taken {
@@ -424,7 +424,7 @@ impl Node {
                     false => coordinator.did_not_take(server, now),
                 }
             }
-            let mut members = self.membership.now.borrow_mut();
+            let mut members = self.rpc.membership.now.borrow_mut();
             members.released = coordinator.taken_by_all(&members);
         }
         self.release_lost();
@@ -433,11 +433,11 @@ impl Node {
     /// Believes what server 0 says, unless it is old news.
     pub(crate) fn take(self: &Rc<Self>, members: MembersNow) {
         if members.is_lost(self.me, self.start_id) {
-            self.membership.is_lost.notify_one();
+            self.rpc.membership.is_lost.notify_one();
             return;
         }
         let newly_lost: Vec<_> = {
-            let mut now = self.membership.now.borrow_mut();
+            let mut now = self.rpc.membership.now.borrow_mut();
             if (members.epoch, members.released) <= (now.epoch, now.released)
                 && self.me != COORDINATOR
             {
@@ -448,20 +448,20 @@ impl Node {
             *now = members;
             newly
         };
-        let epoch = self.membership.now.borrow().epoch;
+        let epoch = self.rpc.membership.now.borrow().epoch;
         for (server, start_id) in &newly_lost {
             tracing::warn!(%server, start_id, epoch, "node declared lost");
-            if self.sessions.has_newer(*server, *start_id) {
+            if self.rpc.sessions.has_newer(*server, *start_id) {
                 continue; // Its next incarnation has told already what it holds.
             }
-            self.sessions.end(*server);
-            self.grace.told(*server);
-            self.membership.unreleased.borrow_mut().insert(*server, epoch);
+            self.rpc.sessions.end(*server);
+            self.rpc.grace.told(*server);
+            self.rpc.membership.unreleased.borrow_mut().insert(*server, epoch);
         }
-        self.membership.changed.notify_waiters();
+        self.rpc.membership.changed.notify_waiters();
         self.release_lost();
-        if !self.membership.is_settled() {
-            self.membership.wakes.notify_one();
+        if !self.rpc.membership.is_settled() {
+            self.rpc.membership.wakes.notify_one();
         }
         if !newly_lost.is_empty() {
             let this = Rc::clone(self);
@@ -478,9 +478,9 @@ impl Node {
 
     /// Ends what lost nodes held, once every living server refuses them.
     fn release_lost(self: &Rc<Self>) {
-        let released = self.membership.now.borrow().released;
+        let released = self.rpc.membership.now.borrow().released;
         let due: Vec<ServerId> = {
-            let mut unreleased = self.membership.unreleased.borrow_mut();
+            let mut unreleased = self.rpc.membership.unreleased.borrow_mut();
             let due: Vec<_> = unreleased
                 .iter()
                 .filter(|(_, epoch)| **epoch <= released)

@@ -1,13 +1,11 @@
 //! The server's state, and how one role of it asks another, here or on another node.
 
-use crate::refusals::refusal;
 use std::cell::{Cell, RefCell};
-use std::future::Future;
 use std::rc::Rc;
 use std::time::Duration;
 
 use hayase_layout::{Groups, InodeId, NodeId, ServerId};
-use hayase_wire::message::{PeerReply, PeerRequest, Place, Refused};
+use hayase_wire::message::Place;
 
 use crate::activity::Activity;
 use crate::appends::Appends;
@@ -18,21 +16,17 @@ use crate::directories::Directories;
 use crate::files::Files;
 use crate::finished::FinishedIntents;
 use crate::given_up::GivenUp;
-use crate::grace::Grace;
 use crate::handed_on::HandedOn;
 use crate::homes::Homes;
 use crate::kept_names::KeptNames;
 use crate::keyed_lock::KeyedLock;
 use crate::locks::Locks;
-use crate::membership::Membership;
 use crate::meta::Meta;
 use crate::network::Network;
 use crate::peer_service::rename::RenameHolds;
-use crate::peers::Peers;
 use crate::recorded::RecordedFiles;
-use crate::reply_cache::ReplyCache;
-use crate::request::once;
-use crate::sessions::Sessions;
+use crate::rpc::Servers;
+use crate::rpc::reply_cache::ReplyCache;
 use crate::sole_makers::SoleMakers;
 use crate::turns::Turns;
 use crate::unfinished::Unfinished;
@@ -60,11 +54,8 @@ pub(crate) struct Node {
     pub(crate) handed_on: HandedOn,
     pub(crate) clients: Rc<Clients>,
     pub(crate) crowd: crate::crowd::Crowd,
-    pub(crate) peers: Peers,
     pub(crate) replies: ReplyCache,
-    pub(crate) sessions: Sessions,
-    pub(crate) membership: Membership,
-    pub(crate) grace: Grace,
+    pub(crate) rpc: Rc<Servers>,
     /// Starts of this server, this one included.
     pub(crate) incarnation: u64,
     pub(crate) intent_age: Duration,
@@ -99,42 +90,4 @@ pub(crate) struct Node {
     pub(crate) given_up: GivenUp,
     /// What processes here wrote on other servers and have not synced.
     pub(crate) unsynced_elsewhere: crate::unsynced_elsewhere::UnsyncedElsewhere,
-}
-
-impl Node {
-    /// Asks a server, this one included (nothing travels then). `EIO` when it does not answer.
-    pub(crate) fn ask<R: Into<PeerRequest>>(
-        self: &Rc<Self>,
-        to: ServerId,
-        request: R,
-    ) -> impl Future<Output = Result<PeerReply, Refused>> + use<R> {
-        self.ask_request(to, request.into())
-    }
-
-    fn ask_request(
-        self: &Rc<Self>,
-        to: ServerId,
-        request: PeerRequest,
-    ) -> impl Future<Output = Result<PeerReply, Refused>> + use<> {
-        self.clients.remembers_answer(to, once(&request));
-        let this = Rc::clone(self);
-        async move {
-            let served = if to == this.me {
-                let node = this.node;
-                this.serve_here(node, request, None).await
-            } else {
-                this.call(to, &request, None, None).await?
-            };
-            refusal(served.reply)
-        }
-    }
-
-    /// The server that takes what this node makes: itself, or its group's where it has no storage.
-    pub(crate) fn own_storage(&self) -> ServerId {
-        self.groups.server_of(self.node)
-    }
-
-    pub(crate) fn all_servers(&self) -> impl Iterator<Item = ServerId> + use<> {
-        (0..self.servers).map(ServerId)
-    }
 }

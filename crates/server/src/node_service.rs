@@ -187,7 +187,7 @@ impl Node {
             }
             N::Explain { ino } => self.at_home(ino, I::Explain { ino }).await,
             N::StatFs => Ok(NodeReply::StatFs(self.total_usage().await)),
-            N::StatFsOf { tree } => match self.ask(tree.home(), ServerRequest::StatFs).await? {
+            N::StatFsOf { tree } => match self.rpc.ask(tree.home(), ServerRequest::StatFs).await? {
                 PeerReply::StatFs(usage) => Ok(NodeReply::StatFs(usage)),
                 other => Err(unexpected(&other)),
             },
@@ -210,7 +210,7 @@ impl Node {
     }
 
     async fn at_home(self: &Rc<Self>, ino: InodeId, request: impl Into<PeerRequest>) -> Served {
-        Ok(match self.ask(ino.home(), request).await? {
+        Ok(match self.rpc.ask(ino.home(), request).await? {
             PeerReply::Done => NodeReply::Done,
             PeerReply::Target(target) => NodeReply::Target(target),
             PeerReply::Value(value) => NodeReply::Value(value),

@@ -6,6 +6,7 @@
 
 pub(crate) mod directory;
 pub(crate) mod durable_files;
+pub(crate) mod entrance;
 mod gathering;
 pub(crate) mod inode;
 mod links;
@@ -13,13 +14,15 @@ mod locks;
 mod once;
 mod opens;
 mod parts;
+mod reclaim;
 mod recorded;
 pub(crate) mod rename;
 pub(crate) mod shard;
 pub(crate) mod sizes;
 mod xattr;
 
-use std::rc::Rc;
+use crate::rpc::OwnService;
+use std::rc::{Rc, Weak};
 
 use hayase_layout::NodeId;
 use hayase_wire::BoxBuffer;
@@ -33,10 +36,10 @@ use crate::boxed::Local;
 use crate::kept_names::Here;
 use crate::locks::{LockOwner, Ticket};
 use crate::node::Node;
-use crate::peers::Served;
 pub(crate) use crate::refusals::Answer;
 use crate::refusals::libc_errno;
 use crate::request::{Grace, Properties, once_of_name, visit};
+use crate::rpc::peers::Served;
 use locks::wish_of;
 
 impl Node {
@@ -58,15 +61,36 @@ impl Node {
         payload: Option<(BoxBuffer, usize)>,
     ) -> Served {
         let is = Properties::of(&request);
-        if !self.grace.is_over() {
+        if !self.rpc.grace.is_over() {
             match is.grace {
-                Grace::After => self.grace.over().await,
-                Grace::Links => self.grace.links_known().await,
+                Grace::After => self.rpc.grace.over().await,
+                Grace::Links => self.rpc.grace.links_known().await,
                 Grace::Now => {}
             }
         }
         self.until_handed_on(from, is.looks_at).await;
         Asked { node: self, from }.serve(request, payload).await
+    }
+}
+
+/// This server as its own rooms know it.
+pub(crate) struct Roles {
+    me: NodeId,
+    node: Weak<Node>,
+}
+
+impl Roles {
+    pub(crate) fn of(node: &Rc<Node>) -> Rc<Self> {
+        Rc::new(Self { me: node.node, node: Rc::downgrade(node) })
+    }
+}
+
+impl OwnService for Roles {
+    fn serve(&self, request: PeerRequest) -> Local<Served> {
+        match self.node.upgrade() {
+            Some(node) => node.serve_here(self.me, request, None),
+            None => Box::pin(async { PeerReply::Refused(stopped()).into() }),
+        }
     }
 }
 
@@ -259,7 +283,7 @@ impl Asked {
             R::Recall { ino, bits } => {
                 // A mount that has not come back since this server was restarted may have files open, and have gathered
                 // something.
-                node.grace.own_known().await;
+                node.rpc.grace.own_known().await;
                 let (still_open, gave_back) = node.clients.recall(ino, bits).await;
                 Ok(PeerReply::Recalled { still_open, gave_back })
             }
@@ -376,11 +400,15 @@ impl Asked {
     }
 }
 
+fn stopped() -> Refused {
+    Refused::because(libc_errno::EIO, "this server has stopped")
+}
+
 fn no_payload() -> Refused {
     Refused::because(libc_errno::EPROTO, "the bytes of the request are missing")
 }
 
-/// What [`crate::peers`] answers, since it depends on the incarnation that asks.
+/// What [`crate::rpc::peers`] answers, since it depends on the incarnation that asks.
 fn not_of_itself() -> Refused {
     tracing::error!("a server asked itself about its own membership");
     Refused::new(libc_errno::EPROTO)

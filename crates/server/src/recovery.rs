@@ -250,7 +250,7 @@ impl Node {
     ) -> Result<(), Refused> {
         let ino = entry.ino;
         let _held = self.name_locks.lock(place.clone()).await;
-        match self.ask(ino.home(), DirectoryRequest::Parent { dir: ino }).await {
+        match self.rpc.ask(ino.home(), DirectoryRequest::Parent { dir: ino }).await {
             Ok(_) => return Ok(()),
             Err(refused) if is_gone(&refused) => {}
             Err(refused) => return Err(refused),
@@ -346,7 +346,7 @@ impl Node {
         };
         let (requester, moved) = (self.node, moved.ino);
         let finish = NameRequest::RenameFinish { op, place, moved, end, requester };
-        self.ask(self.me, finish).await.map(|_| true)
+        self.rpc.ask(self.me, finish).await.map(|_| true)
     }
 
     /// Whether a rename was committed and is not finished, says its coordinator; `None`: not yet decided.
@@ -366,7 +366,7 @@ impl Node {
     async fn take_link(self: &Rc<Self>, ino: InodeId, place: Place) -> Result<bool, Refused> {
         let requester = self.node;
         let unlink = LinkRequest::LinkDecLate { ino, place, requester };
-        match self.ask(ino.home(), unlink).await {
+        match self.rpc.ask(ino.home(), unlink).await {
             Ok(PeerReply::Stale) => Ok(false),
             Ok(_) => Ok(true),
             Err(refused) if is_gone(&refused) => Ok(true),

@@ -36,9 +36,11 @@ use crate::meeting::{self, Doors};
 use crate::membership::Membership;
 use crate::meta::{Meta, NamesDisk, Tombstones};
 use crate::node::Node;
-use crate::peers::{PeerService, Peers};
+use crate::peer_service::Roles;
+use crate::peer_service::entrance::PeerService;
+use crate::rpc::peers::Peers;
+use crate::rpc::{Identity, Servers};
 use crate::serve_error::ServeError;
-use crate::sessions::Sessions;
 use crate::settings::Settings;
 use crate::starting::{self, Stores};
 use crate::when_woken::when_woken;
@@ -112,7 +114,7 @@ async fn run(
             }
         });
     }
-    tasks.spawn_local(Rc::clone(&node).watch_homes());
+    tasks.spawn_local(Rc::clone(&node.rpc).watch_homes());
     node.recover().await;
     if incarnation > 1 {
         tasks.spawn_local(Rc::clone(&node).collect_stray_parts());
@@ -123,7 +125,7 @@ async fn run(
         tokio::select! {
             biased;
             () = stop => Ok(()),
-            () = node.membership.is_lost.notified() => Err(ServeError::Lost { server: node.me }),
+            () = node.rpc.membership.is_lost.notified() => Err(ServeError::Lost { server: node.me }),
         }
     })
     .await;
@@ -221,6 +223,16 @@ fn node(
         stores.answers,
         cache.clone().map(|cache| cache as Rc<dyn Tombstones>),
     );
+    let clients = Rc::new(Clients::numbering_from(stores.incarnation));
+    let identity = Identity {
+        me: settings.server,
+        node: settings.node,
+        servers: settings.servers,
+        groups: settings.groups.clone(),
+        incarnation: stores.incarnation,
+    };
+    let grace = Grace::new((stores.incarnation > 1).then_some(others), settings.mounts);
+    let rpc = Servers::new(identity, peers, membership, grace, (&meta, &clients));
     let activity = Rc::new(Activity::default());
     let storage = Storage {
         parts: stores.parts,
@@ -230,7 +242,7 @@ fn node(
         life,
     };
     let data = Data::new((settings.server, stores.incarnation), storage, &meta, &activity);
-    Ok(Rc::new(Node {
+    let node = Rc::new(Node {
         me: settings.server,
         node: settings.node,
         servers: settings.servers,
@@ -246,13 +258,10 @@ fn node(
         homes: Homes::new(Late::from_former_life(late)),
         handing_on: Default::default(),
         handed_on: Default::default(),
-        clients: Rc::new(Clients::numbering_from(stores.incarnation)),
+        clients,
+        rpc,
         crowd: Default::default(),
-        peers,
         replies: Default::default(),
-        sessions: Sessions::new(),
-        membership,
-        grace: Grace::new((stores.incarnation > 1).then_some(others), settings.mounts),
         incarnation: stores.incarnation,
         intent_age: settings.intent_age,
         kept_names: KeptNames::new(settings.kept_until),
@@ -276,5 +285,7 @@ fn node(
         unfinished: Default::default(),
         given_up: stores.given_up,
         unsynced_elsewhere: Default::default(),
-    }))
+    });
+    node.rpc.serve_here_by(Roles::of(&node));
+    Ok(node)
 }

@@ -93,7 +93,7 @@ impl Node {
     ) -> Result<(), Refused> {
         let is_free = from.0 == dir.home().0 || self.sole_makers.free.borrow().contains(&dir);
         if !is_free {
-            self.ask(dir.home(), DirectoryRequest::Free { dir }).await?;
+            self.rpc.ask(dir.home(), DirectoryRequest::Free { dir }).await?;
             self.sole_makers.set_free(dir);
         }
         Ok(())

@@ -32,7 +32,7 @@ use crate::refusals::{libc_errno, unexpected};
 impl Node {
     /// As the home of `dir`.
     pub(crate) async fn spread_names(self: &Rc<Self>, dir: InodeId) {
-        let at_rest = self.grace.is_over()
+        let at_rest = self.rpc.grace.is_over()
             && !self.meta.intents.at(dir, true)
             && tokio::time::timeout(SPREAD_WAIT, self.names_at_rest(dir)).await == Ok(true);
         let (is_spread, rest) = match at_rest {
@@ -72,7 +72,7 @@ impl Node {
         }
         let given_up = self.given_up.all();
         let leaving = self.leaving_names(dir, &given_up)?;
-        let is_lost = |server: &ServerId| self.membership.is_server_lost(*server);
+        let is_lost = |server: &ServerId| self.rpc.membership.is_server_lost(*server);
         if leaving.keys().any(is_lost) || given_up.len() > GIVEN_UP_TOLD_MAX {
             return Ok(false);
         }
@@ -153,7 +153,7 @@ impl Node {
                     let names = std::mem::replace(&mut rest, later);
                     let given_up = std::mem::take(&mut given_up);
                     let take = NameRequest::TakeNames { dir, attempt, first, names, given_up };
-                    match this.ask(shard, take).await? {
+                    match this.rpc.ask(shard, take).await? {
                         PeerReply::Done => first = false,
                         other => return Err(unexpected(&other)),
                     }
@@ -176,7 +176,7 @@ impl Node {
                 let (names, given_up) = (Vec::new(), Vec::new());
                 let none = NameRequest::TakeNames { dir, attempt, first: true, names, given_up };
                 for request in [none, NameRequest::DirThaw { dir }] {
-                    if let Err(error) = this.ask(server, request).await {
+                    if let Err(error) = this.rpc.ask(server, request).await {
                         tracing::debug!(%dir, %server, %error, "names of a removed directory stay");
                     }
                 }

@@ -54,8 +54,8 @@ impl Node {
             up_ms: self.started.elapsed().as_millis() as u64,
             start_id: self.start_id,
             incarnation: self.incarnation,
-            lost: self.membership.lost(),
-            has_coordinator: self.membership.has_coordinator(self.me),
+            lost: self.rpc.membership.lost(),
+            has_coordinator: self.rpc.membership.has_coordinator(self.me),
             shared: self.data.usage.here(),
             limiter: self.data.area.kind().to_owned(),
             clients: self.clients.count() as u32,
@@ -71,7 +71,7 @@ impl Node {
             authenticates: authenticates_payloads(),
             resident_bytes: resident_bytes(),
             process: process_use(),
-            peers: self.peers.states(self.me, self.servers),
+            peers: self.rpc.peers.states(self.me, self.servers),
             cache: self.cache_status(),
         }
     }

@@ -65,7 +65,7 @@ impl Node {
     ) -> Result<usize, Refused> {
         let mut asked: Vec<_> = parts.iter().map(|part| part.ino).collect();
         asked.dedup();
-        let gone = match self.ask(home, InodeRequest::WhichAreGone(asked)).await? {
+        let gone = match self.rpc.ask(home, InodeRequest::WhichAreGone(asked)).await? {
             PeerReply::Gone(gone) => gone,
             other => return Err(unexpected(&other)),
         };

@@ -67,14 +67,14 @@ impl Node {
         if !ino.is_cached() || found.kind != FileKind::Regular {
             return Ok(true);
         }
-        match self.ask(ino.home(), CacheRequest::Check { ino }).await? {
+        match self.rpc.ask(ino.home(), CacheRequest::Check { ino }).await? {
             PeerReply::Ready(true) => return Ok(true),
             PeerReply::Ready(false) => {}
             other => return Err(unexpected(&other)),
         }
         let shard = self.shard_of(place.parent, &place.name);
         let forget = CacheRequest::Forget { place: place.clone(), ino };
-        self.ask(shard, forget).await?;
+        self.rpc.ask(shard, forget).await?;
         Ok(false)
     }
 

@@ -164,7 +164,7 @@ impl Node {
             for entries in entries.chunks(IMPORT_ENTRIES_MAX) {
                 let (entries, age) = (entries.to_vec(), asked.elapsed());
                 let request = CacheRequest::Import { dir, entries, age };
-                self.ask(shard, request).await?;
+                self.rpc.ask(shard, request).await?;
             }
         }
         Ok(())
@@ -206,7 +206,7 @@ impl Node {
             let (requester, replaced) = (from, true);
             let place = place.clone();
             let unlink = LinkRequest::LinkDec { ino, place, requester, replaced };
-            self.ask(ino.home(), unlink).await?;
+            self.rpc.ask(ino.home(), unlink).await?;
         }
         if let Some(cache) = &self.cache {
             cache.absent.borrow_mut().remove(&place);

@@ -115,7 +115,7 @@ impl Node {
 
     async fn counts_name(self: &Rc<Self>, ino: InodeId, place: &Place) -> Result<bool, Refused> {
         let asked = OperationRequest::HasName { ino, place: place.clone() };
-        match self.ask(ino.home(), asked).await? {
+        match self.rpc.ask(ino.home(), asked).await? {
             PeerReply::Outcome(has) => Ok(has == Some(true)),
             other => Err(unexpected(&other)),
         }
@@ -138,7 +138,7 @@ impl Node {
     }
 
     pub(super) async fn is_no_more(self: &Rc<Self>, ino: InodeId) -> Result<bool, Refused> {
-        match self.ask(ino.home(), InodeRequest::WhichAreGone(vec![ino])).await? {
+        match self.rpc.ask(ino.home(), InodeRequest::WhichAreGone(vec![ino])).await? {
             PeerReply::Gone(gone) => Ok(gone.contains(&ino)),
             other => Err(unexpected(&other)),
         }
@@ -152,10 +152,10 @@ impl Node {
         except: InodeId,
     ) -> Result<Option<WireVersion>, Refused> {
         let path = self.tier_path_of(place).await?;
-        let lost = self.membership.lost();
+        let lost = self.rpc.membership.lost();
         for server in (0..self.servers).map(ServerId).filter(|server| !lost.contains(server)) {
             let claims = CacheRequest::Claims { path: path.clone(), except };
-            match self.ask(server, claims).await? {
+            match self.rpc.ask(server, claims).await? {
                 PeerReply::InTier(None) => {}
                 PeerReply::InTier(version) => return Ok(version),
                 other => return Err(unexpected(&other)),
@@ -206,7 +206,7 @@ impl Node {
     ) -> Result<(), Refused> {
         tracing::info!(%ino, %gone, "removed a name that a power cut had given back to a removed file");
         let shard = self.shard_of(place.parent, &place.name);
-        self.ask(shard, CacheRequest::TakeBack { place, gone, ino }).await.map(drop)
+        self.rpc.ask(shard, CacheRequest::TakeBack { place, gone, ino }).await.map(drop)
     }
 
     /// Shard: the name, if it is still that of a file that is `gone`, is that of `ino`.
@@ -256,10 +256,10 @@ impl Node {
         ino: InodeId,
         by_renames: bool,
     ) -> Result<bool, Refused> {
-        let lost = self.membership.lost();
+        let lost = self.rpc.membership.lost();
         let asked = |server: &ServerId| *server != self.me && !lost.contains(server);
         for server in (0..self.servers).map(ServerId).filter(asked) {
-            match self.ask(server, OperationRequest::IsSpokenOf { ino, by_renames }).await? {
+            match self.rpc.ask(server, OperationRequest::IsSpokenOf { ino, by_renames }).await? {
                 PeerReply::Outcome(Some(false)) => {}
                 PeerReply::Outcome(_) => return Ok(true),
                 other => return Err(unexpected(&other)),
@@ -281,11 +281,11 @@ impl Node {
         tracing::warn!(%ino, name, "a power cut took this name before fsync(2), and the file goes with it");
         let shown = shown(record);
         if let Some(Binding { ino, .. }) = holder.filter(|_| shown != Shown::default()) {
-            self.ask(ino.home(), CacheRequest::StillNamed { ino, path, shown }).await?;
+            self.rpc.ask(ino.home(), CacheRequest::StillNamed { ino, path, shown }).await?;
         }
         let (requester, replaced) = (self.node, true);
         let unlink = LinkRequest::LinkDec { ino, place, requester, replaced };
-        self.ask(self.me, unlink).await.map(drop)
+        self.rpc.ask(self.me, unlink).await.map(drop)
     }
 
     /// Home, after a restart: files whose parts are there and of which the ledger knows nothing, since a power cut

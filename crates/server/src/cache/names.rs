@@ -52,7 +52,7 @@ impl Node {
         place: &Place,
     ) -> Result<Option<Binding>, Refused> {
         let shard = self.shard_of(place.parent, &place.name);
-        match self.ask(shard, NameRequest::Lookup(place.clone())).await {
+        match self.rpc.ask(shard, NameRequest::Lookup(place.clone())).await {
             Ok(PeerReply::Bound(found)) => Ok(Some(found)),
             Ok(other) => Err(unexpected(&other)),
             Err(refused) if refused.errno == libc_errno::ENOENT => Ok(None),
@@ -134,7 +134,7 @@ impl Node {
             FileKind::Regular => {} // Its shard hides it.
             FileKind::Directory => {
                 let shards =
-                    match self.ask(ino.home(), DirectoryRequest::Shards { dir: ino }).await? {
+                    match self.rpc.ask(ino.home(), DirectoryRequest::Shards { dir: ino }).await? {
                         PeerReply::Shards(shards) => shards,
                         other => return Err(unexpected(&other)),
                     };
@@ -160,7 +160,7 @@ impl Node {
     async fn is_empty_here(self: &Rc<Self>, dir: InodeId, shards: &[u16]) -> Result<bool, Refused> {
         for shard in shards {
             let list = NameRequest::List { dir, cookie: 0, bytes: 1, all: false };
-            match self.ask(hayase_layout::ServerId(*shard), list).await? {
+            match self.rpc.ask(hayase_layout::ServerId(*shard), list).await? {
                 PeerReply::Listing { entries, .. } if entries.is_empty() => {}
                 PeerReply::Listing { .. } => return Ok(false),
                 other => return Err(unexpected(&other)),
@@ -204,7 +204,7 @@ impl Node {
         }
         let (mut over, mut follows) = (None, None);
         if let Some(victim) = victim {
-            (over, follows) = match self.ask(victim.ino.home(), hold(victim.ino)).await? {
+            (over, follows) = match self.rpc.ask(victim.ino.home(), hold(victim.ino)).await? {
                 PeerReply::Held { version, place } => (version, Some(place)),
                 other => return Err(unexpected(&other)),
             };
@@ -214,7 +214,7 @@ impl Node {
         }
         let (ino, is_over) = (moved.ino, victim.is_some());
         let moves = CacheRequest::Move { ino, is_over, over, follows, undo: false };
-        self.ask(ino.home(), moves).await?;
+        self.rpc.ask(ino.home(), moves).await?;
         let (is_over, over, follows) = (false, None, None);
         Ok(Some(CacheRequest::Move { ino, is_over, over, follows, undo: true }))
     }
@@ -222,7 +222,7 @@ impl Node {
     /// It did not take place, or nobody knows: then the hold ends by itself.
     pub(crate) async fn undo_rename(self: &Rc<Self>, undo: CacheRequest) {
         if let CacheRequest::Move { ino, .. } = undo
-            && let Err(error) = self.ask(ino.home(), undo).await
+            && let Err(error) = self.rpc.ask(ino.home(), undo).await
         {
             tracing::warn!(%ino, %error, "a file is not flushed for a while");
         }
@@ -337,7 +337,7 @@ impl Node {
             return self.is_there_already(cache, &record);
         }
         let bury = CacheRequest::Bury { place: from.clone(), ino, shown: shown(&record) };
-        self.ask(self.shard_of(from.parent, &from.name), bury).await?;
+        self.rpc.ask(self.shard_of(from.parent, &from.name), bury).await?;
         let overtakes = record.state.is_here() && record.is_over && self.would_overtake(&path);
         let is_in_tier = record.version.is_some() && record.state.is_safe();
         // What its flush could not bring it is not to lose.
@@ -561,7 +561,7 @@ impl Node {
     /// A file is about to be written: all of it is fetched first, however long that takes.
     pub(crate) async fn fetch_for_writing(self: &Rc<Self>, ino: InodeId) -> Result<(), Refused> {
         loop {
-            match self.ask(ino.home(), CacheRequest::Fetch { ino }).await? {
+            match self.rpc.ask(ino.home(), CacheRequest::Fetch { ino }).await? {
                 PeerReply::Ready(true) => return Ok(()),
                 PeerReply::Ready(false) => tokio::time::sleep(FETCH_PAUSE).await,
                 other => return Err(unexpected(&other)),

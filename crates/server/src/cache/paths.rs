@@ -26,7 +26,7 @@ impl Node {
             if let Some(known) = this.known_path(dir)? {
                 return Ok(known);
             }
-            let place = match this.ask(dir.home(), DirectoryRequest::Name { dir }).await? {
+            let place = match this.rpc.ask(dir.home(), DirectoryRequest::Name { dir }).await? {
                 PeerReply::Named(Some(place)) => place,
                 PeerReply::Named(None) => return Err(Refused::new(libc_errno::ESTALE)),
                 other => return Err(unexpected(&other)),

@@ -134,7 +134,7 @@ impl Node {
         let (kind, range) = (LockKind::Exclusive, LockRange::ALL);
         let lock = Lock { owner: u64::MAX, kind, range, pid: 0 };
         let request = LockRequest::Test { ino: mark.ino, process: 0, lock };
-        match self.ask(mark.ino.home(), request).await {
+        match self.rpc.ask(mark.ino.home(), request).await {
             Ok(PeerReply::LockHeld(held)) => Ok(held.is_some()),
             Ok(other) => Err(unexpected(&other)),
             // It was removed meanwhile.

@@ -159,7 +159,7 @@ impl Node {
         place: &Place,
         ino: InodeId,
     ) -> Result<(), Refused> {
-        match self.ask(ino.home(), CacheRequest::Unlink { ino }).await? {
+        match self.rpc.ask(ino.home(), CacheRequest::Unlink { ino }).await? {
             PeerReply::Shown(shown) => self.bury(place, (ino, shown), false).await.map(drop),
             other => Err(unexpected(&other)),
         }
@@ -224,7 +224,7 @@ impl Node {
             return Ok(());
         }
         let bury = CacheRequest::Bury { place: place.clone(), ino, shown };
-        match self.ask(self.shard_of(place.parent, &place.name), bury).await {
+        match self.rpc.ask(self.shard_of(place.parent, &place.name), bury).await {
             // The directory is gone, and what was in it.
             Err(refused) if is_gone(&refused) => Ok(()),
             other => other.map(drop),
@@ -267,7 +267,7 @@ impl Node {
         buried: Buried,
     ) -> Result<Option<bool>, Refused> {
         let (ino, path, shown) = (buried.ino, tombstone.path.clone(), shown(tombstone));
-        match self.ask(ino.home(), CacheRequest::StillNamed { ino, path, shown }).await? {
+        match self.rpc.ask(ino.home(), CacheRequest::StillNamed { ino, path, shown }).await? {
             PeerReply::Outcome(is_named) => Ok(is_named),
             other => Err(unexpected(&other)),
         }
@@ -349,7 +349,7 @@ impl Node {
     ) -> Result<Hidden, Refused> {
         let request = CacheRequest::Tombstones { place: place.clone(), ino };
         let shard = self.shard_of(place.parent, &place.name);
-        let hidden = match self.ask(shard, request).await? {
+        let hidden = match self.rpc.ask(shard, request).await? {
             PeerReply::Tombstones(hidden) if hidden.is_empty() => return Ok(Hidden::default()),
             PeerReply::Tombstones(hidden) => hidden,
             other => return Err(unexpected(&other)),
@@ -373,7 +373,7 @@ impl Node {
         tombstones: Vec<InodeId>,
     ) -> Result<(), Refused> {
         let (place, shard) = (place.clone(), self.shard_of(place.parent, &place.name));
-        self.ask(shard, CacheRequest::Replaced { place, tombstones }).await.map(drop)
+        self.rpc.ask(shard, CacheRequest::Replaced { place, tombstones }).await.map(drop)
     }
 
     /// Before a directory is removed in the tier: what is hidden in it goes.
@@ -385,7 +385,7 @@ impl Node {
         let until = Instant::now() + CLEAR_WAIT;
         for shard in shards {
             loop {
-                match self.ask(ServerId(*shard), CacheRequest::Clear { dir }).await? {
+                match self.rpc.ask(ServerId(*shard), CacheRequest::Clear { dir }).await? {
                     PeerReply::Ready(true) => break,
                     PeerReply::Ready(false) if Instant::now() < until => {
                         tokio::time::sleep(FETCH_PAUSE).await;

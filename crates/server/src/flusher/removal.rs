@@ -59,7 +59,7 @@ impl Node {
             // What is hidden may be the last version that the tier has of it.
             if now {
                 let flush = CacheRequest::Flush { ino: buried.ino };
-                self.ask(buried.ino.home(), flush).await?;
+                self.rpc.ask(buried.ino.home(), flush).await?;
             }
             return Ok(false);
         };
@@ -152,7 +152,7 @@ impl Node {
     ) -> Result<Settling, Refused> {
         let asked = cache.last_tombstone.get().max(number.0);
         let asked_at = Some(Instant::now());
-        let all = self.all_servers().map(|server| (server, None)).collect();
+        let all = self.rpc.all().map(|server| (server, None)).collect();
         let waits_for = self.not_settled(dir, all, true).await?.unwrap_or_default();
         Ok(Settling { asked, asked_at, waits_for, ..known })
     }
@@ -169,7 +169,7 @@ impl Node {
         let mut asked = Vec::new();
         for (server, before) in servers {
             let request = CacheRequest::Settled { path: dir.to_vec(), before, with_open };
-            asked.push((server, tokio::task::spawn_local(self.ask(server, request))));
+            asked.push((server, tokio::task::spawn_local(self.rpc.ask(server, request))));
         }
         let mut left = Vec::new();
         for (server, answer) in asked {

@@ -102,7 +102,7 @@ impl Node {
             }
             let this = Rc::clone(self);
             tokio::task::spawn_local(async move {
-                if let Err(error) = this.ask(server, PartRequest::Remove { part }).await {
+                if let Err(error) = this.rpc.ask(server, PartRequest::Remove { part }).await {
                     tracing::warn!(%server, %error, "a part could not be removed");
                 }
             });

@@ -44,7 +44,7 @@ impl Node {
     /// Flushes for as long as the server lives.
     pub(crate) async fn keep_flushing(self: Rc<Self>) {
         let Some(cache) = &self.cache else { return };
-        self.grace.over().await;
+        self.rpc.grace.over().await;
         self.sweep_leftovers();
         let streams = streams_of_node(FLUSH_STREAMS, FLUSH_STREAMS_JOB, self.servers);
         let mut requests = self.activity.counts().requests;
@@ -447,7 +447,7 @@ impl Node {
                 let (coordinator, no_replace) = (self.shard_of(parent, &to.name), true);
                 let from = from.clone();
                 let rename = NameRequest::Rename { from, to, no_replace, once: None };
-                match self.ask(coordinator, rename).await {
+                match self.rpc.ask(coordinator, rename).await {
                     // Another version of this file is kept there.
                     Err(refused) if refused.errno == libc_errno::EEXIST => {
                         if names.peek().is_none() {

@@ -17,7 +17,7 @@ impl Node {
     /// How far the flush of a file is; begins it where nothing stands against it.
     pub(super) async fn flush_file(self: &Rc<Self>, ino: InodeId) -> Result<Flushed, Refused> {
         check_cached(ino)?;
-        match self.ask(ino.home(), CacheRequest::Flush { ino }).await? {
+        match self.rpc.ask(ino.home(), CacheRequest::Flush { ino }).await? {
             PeerReply::Flushed(flushed) => Ok(flushed),
             other => Err(unexpected(&other)),
         }
@@ -32,7 +32,7 @@ impl Node {
         }
         let mut wanted = None;
         loop {
-            match self.ask(ino.home(), CacheRequest::Sync { ino, round: wanted }).await? {
+            match self.rpc.ask(ino.home(), CacheRequest::Sync { ino, round: wanted }).await? {
                 PeerReply::Flushed(Flushed::Durable) => return Ok(()),
                 PeerReply::Flushed(Flushed::Failed { errno, .. }) => {
                     return Err(Refused::new(errno));
@@ -58,7 +58,7 @@ impl Node {
 
     pub(super) async fn evict_file(self: &Rc<Self>, ino: InodeId) -> Served {
         check_cached(ino)?;
-        match self.ask(ino.home(), CacheRequest::Evict { ino }).await? {
+        match self.rpc.ask(ino.home(), CacheRequest::Evict { ino }).await? {
             PeerReply::Ready(true) => Ok(NodeReply::Done),
             PeerReply::Ready(false) => Err(Refused::because(libc_errno::EBUSY, "it is open")),
             other => Err(unexpected(&other)),

@@ -99,7 +99,7 @@ impl Node {
     /// Of a directory that was taken from a tier, of whose lists its home does not know yet.
     async fn default_list(self: &Rc<Self>, dir: InodeId) -> Result<Option<Box<Acls>>, Refused> {
         let name = DEFAULT_NAME.to_vec();
-        match self.ask(dir.home(), InodeRequest::GetXattr { ino: dir, name }).await {
+        match self.rpc.ask(dir.home(), InodeRequest::GetXattr { ino: dir, name }).await {
             Ok(PeerReply::Value(value)) => {
                 let default = Acl::parse(&value).map_err(acl::refused)?;
                 Ok(Acls { default, ..Acls::default() }.kept())
@@ -169,7 +169,7 @@ impl Node {
         }
         let (home, layout) = self.place_new(node).await?;
         let request = InodeRequest::Create { node: node.clone(), layout };
-        let ino = match self.ask(home, request).await? {
+        let ino = match self.rpc.ask(home, request).await? {
             PeerReply::Attr { attr, .. } => attr.ino,
             other => return Err(unexpected(&other)),
         };
@@ -178,7 +178,7 @@ impl Node {
         let place = Place { parent: node.parent, name: node.name.clone() };
         let requester = self.node;
         let unnamed = LinkRequest::LinkDec { ino, place, requester, replaced: false };
-        self.ask(home, unnamed).await?;
+        self.rpc.ask(home, unnamed).await?;
         self.finished(home, ino.0);
         opened.attr.nlink = 0;
         opened.grants = Grants::NONE;
@@ -219,7 +219,7 @@ impl Node {
     ) -> Result<Option<Made>, Refused> {
         let place = Place { parent: node.parent, name: node.name.clone() };
         let request = InodeRequest::Create { node, layout };
-        let (attr, grants) = match self.ask(home, request).await? {
+        let (attr, grants) = match self.rpc.ask(home, request).await? {
             PeerReply::Attr { attr, grants } => (attr, grants),
             other => return Err(unexpected(&other)),
         };
@@ -237,7 +237,7 @@ impl Node {
             }
             return Err(named.expect_err("just seen"));
         }
-        self.ask(home, InodeRequest::Drop { ino }).await?;
+        self.rpc.ask(home, InodeRequest::Drop { ino }).await?;
         match named? {
             PeerReply::Exists(binding) => Ok(Some(Made::Existing(binding.ino))),
             PeerReply::Stale => Ok(None),
@@ -284,7 +284,7 @@ impl Node {
     /// Which server is the home of a new inode, and how its bytes will lie.
     async fn place_new(self: &Rc<Self>, node: &NewNode) -> Result<(ServerId, Layout), Refused> {
         let layout = if node.kind == FileKind::Regular { Layout::Whole } else { Layout::None };
-        let own = self.own_storage();
+        let own = self.rpc.own_storage();
         if node.parent.owner().is_some() {
             return Ok((node.parent.home(), layout));
         }

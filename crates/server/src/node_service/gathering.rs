@@ -28,7 +28,7 @@ impl Node {
         }
         // Before the home is asked: who begins to look meanwhile has it recalled.
         self.clients.begins_to_gather(ino);
-        let answer = match self.ask(ino.home(), FileRequest::Gather { ino, at, len }).await {
+        let answer = match self.rpc.ask(ino.home(), FileRequest::Gather { ino, at, len }).await {
             Ok(PeerReply::Gathering(room)) if may_gather() => {
                 return Ok(NodeReply::Gathering(room));
             }

@@ -29,7 +29,7 @@ impl Node {
         lock: Lock,
     ) -> Served {
         let request = LockRequest::Test { ino, process: process.id, lock };
-        match self.ask(ino.home(), request).await? {
+        match self.rpc.ask(ino.home(), request).await? {
             PeerReply::LockHeld(held) => {
                 // A pid of another node means nothing here.
                 let pid = |held: &LockHeld| if held.node == self.node { held.pid } else { 0 };
@@ -44,7 +44,7 @@ impl Node {
         let homes = process.lock_homes.take();
         for home in homes {
             let request = LockRequest::Release { process: process.id };
-            if let Err(error) = self.ask(home, request).await {
+            if let Err(error) = self.rpc.ask(home, request).await {
                 tracing::warn!(%home, %error, "failed to tell a home that a process has ended");
             }
         }

@@ -22,7 +22,7 @@ use crate::request::Visit;
 impl Node {
     /// Attributes from the home, with what this node knows better.
     pub(crate) async fn entry(self: &Rc<Self>, ino: InodeId) -> Result<Entry, Refused> {
-        match self.ask(ino.home(), InodeRequest::GetAttr { ino }).await? {
+        match self.rpc.ask(ino.home(), InodeRequest::GetAttr { ino }).await? {
             PeerReply::Attr { attr, grants } => Ok(self.received(attr, grants)),
             other => Err(unexpected(&other)),
         }
@@ -95,17 +95,17 @@ impl Node {
         if ino.is_cached() && change.size.is_some_and(|size| size > 0) {
             self.fetch_for_writing(ino).await?;
         }
-        let mut answer = self.ask(ino.home(), InodeRequest::SetAttr { ino, change }).await;
+        let mut answer = self.rpc.ask(ino.home(), InodeRequest::SetAttr { ino, change }).await;
         // Cut to nothing while it was being fetched.
         while ino.is_cached()
             && answer.as_ref().is_err_and(|refused| refused.errno == libc_errno::EAGAIN)
         {
             self.fetch_for_writing(ino).await?;
-            answer = self.ask(ino.home(), InodeRequest::SetAttr { ino, change }).await;
+            answer = self.rpc.ask(ino.home(), InodeRequest::SetAttr { ino, change }).await;
         }
         if answer == Ok(PeerReply::Stale) {
             self.make_whole_at_home(ino, change.size).await?;
-            answer = self.ask(ino.home(), InodeRequest::SetAttr { ino, change }).await;
+            answer = self.rpc.ask(ino.home(), InodeRequest::SetAttr { ino, change }).await;
         }
         match answer? {
             PeerReply::Attr { attr, grants } => {
@@ -158,7 +158,7 @@ impl Node {
     ) -> Result<Option<NodeReply>, Refused> {
         let (parent, requester) = (place.parent, self.node);
         let counted = LinkRequest::LinkInc { ino, place: place.clone(), requester, op };
-        let (attr, grants) = match self.ask(ino.home(), counted).await {
+        let (attr, grants) = match self.rpc.ask(ino.home(), counted).await {
             Ok(PeerReply::Attr { attr, grants }) => (attr, grants),
             Ok(other) => return Err(unexpected(&other)),
             Err(refused) => {
@@ -178,12 +178,12 @@ impl Node {
             Err(refused) if refused.errno == libc_errno::EIO => Err(refused),
             // Only the home that gave it up knows whether the count is another's by now.
             Ok(PeerReply::Stale) => {
-                self.ask(ino.home(), OperationRequest::Settle { op }).await?;
+                self.rpc.ask(ino.home(), OperationRequest::Settle { op }).await?;
                 Ok(None)
             }
             other => {
                 let undo = LinkRequest::UndoLink { ino, place, requester, op };
-                self.ask(ino.home(), undo).await?;
+                self.rpc.ask(ino.home(), undo).await?;
                 match other? {
                     PeerReply::Exists(_) => Err(Refused::new(libc_errno::EEXIST)),
                     other => Err(unexpected(&other)),
@@ -206,7 +206,9 @@ impl Node {
         // At the home of the directory, if its names were spread since.
         let shard = self.shard_by_hash(place.parent, &place.name);
         for shard in BTreeSet::from([shard, place.parent.home()]) {
-            if let Ok(PeerReply::Bound(_)) = self.ask(shard, NameRequest::Answered { once }).await {
+            if let Ok(PeerReply::Bound(_)) =
+                self.rpc.ask(shard, NameRequest::Answered { once }).await
+            {
                 return Ok(NodeReply::Entry(self.entry(ino).await?));
             }
         }
@@ -250,9 +252,9 @@ impl Node {
     ) -> Option<Rest> {
         let requester = self.node;
         let taken_later = move |error| tracing::warn!(%ino, %error, "a link is taken later");
-        if ino.home() != self.me || ino.is_cached() || !self.grace.is_over() {
+        if ino.home() != self.me || ino.is_cached() || !self.rpc.grace.is_over() {
             let unlink = LinkRequest::LinkDec { ino, place, requester, replaced: false };
-            match self.ask(ino.home(), unlink).await {
+            match self.rpc.ask(ino.home(), unlink).await {
                 Ok(_) => self.finished(shard, op),
                 Err(error) => taken_later(error),
             }
@@ -276,7 +278,7 @@ impl Node {
         once: Option<OnceId>,
     ) -> Result<(ServerId, PeerReply), Refused> {
         let place_of = || place.clone();
-        if self.grace.is_over()
+        if self.rpc.grace.is_over()
             && self.shard_of(place.parent, &place.name) == self.me
             && let Here::Yes(_user) = self.enter_names(place, Visit::Ends, self.node).await?
         {

@@ -101,10 +101,10 @@ impl Node {
         open: Opening,
         truncate: bool,
     ) -> Result<PeerReply, Refused> {
-        if ino.home() == self.me && self.grace.is_over() {
+        if ino.home() == self.me && self.rpc.grace.is_over() {
             return self.open_inode(self.node, ino, open, truncate).await;
         }
-        self.ask(ino.home(), InodeRequest::Open { ino, open, truncate }).await
+        self.rpc.ask(ino.home(), InodeRequest::Open { ino, open, truncate }).await
     }
 
     /// Ends opens of a process; the homes hear of what the whole node no longer has open.
@@ -123,7 +123,7 @@ impl Node {
             }
         }
         for (home, closes) in by_home {
-            if let Err(error) = self.ask(home, InodeRequest::Close(closes)).await {
+            if let Err(error) = self.rpc.ask(home, InodeRequest::Close(closes)).await {
                 tracing::warn!(%home, %error, "failed to deliver close notifications to a home");
             }
         }
@@ -140,7 +140,7 @@ impl Node {
         for server in process.once_at.take() {
             // Nobody waits: what is not forgotten costs a little room.
             let gone = ServerRequest::ProcessGone { process: process.id };
-            tokio::task::spawn_local(self.ask(server, gone));
+            tokio::task::spawn_local(self.rpc.ask(server, gone));
         }
         self.close_all(process, process.closes()).await;
     }

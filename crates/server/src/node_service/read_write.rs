@@ -112,7 +112,7 @@ impl Node {
             // Bytes were read into a slot of the pool: one copy more, on the rare path.
             return self.copied(served, buffer);
         } else {
-            self.call(server, &request, None, Some(buffer)).await?
+            self.rpc.call(server, &request, None, Some(buffer)).await?
         };
         match refusal(served.reply)? {
             PeerReply::Count(0) => Ok(Attempt::Done((Box::new(Vec::new()), 0))),
@@ -127,7 +127,7 @@ impl Node {
 
     fn copied(
         &self,
-        served: crate::peers::Served,
+        served: crate::rpc::peers::Served,
         mut buffer: BoxBuffer,
     ) -> Result<Attempt<(BoxBuffer, usize)>, Refused> {
         match refusal(served.reply)? {
@@ -147,7 +147,7 @@ impl Node {
         offset: u64,
         from: SlotRange,
     ) -> Served {
-        self.meet_home(ino).await?;
+        self.rpc.meet_home(ino).await?;
         let source = || {
             self.clients.check_writable(process, ino)?;
             Self::slot(process, from).map(boxed)
@@ -165,7 +165,7 @@ impl Node {
         from: SlotRange,
         after: Gathered,
     ) -> Served {
-        self.meet_home(ino).await?;
+        self.rpc.meet_home(ino).await?;
         let _on_its_way = self.handing_on.begin(ino);
         let source = || {
             self.clients.check_writable(process, ino)?;
@@ -230,7 +230,7 @@ impl Node {
         let served = if server == self.me {
             Rc::clone(self).serve_here(self.node, request, Some(bytes)).await
         } else {
-            self.call(server, &request, Some(bytes), None).await?
+            self.rpc.call(server, &request, Some(bytes), None).await?
         };
         match refusal(served.reply)? {
             PeerReply::Written(life) => {
@@ -257,7 +257,7 @@ impl Node {
     /// fsync(2) of a process here.
     pub(super) async fn fsync_for(self: &Rc<Self>, ino: InodeId, data_only: bool) -> Served {
         let asked = self.unsynced_elsewhere.asked(ino);
-        let lives = match self.ask(ino.home(), InodeRequest::Fsync { ino, data_only }).await? {
+        let lives = match self.rpc.ask(ino.home(), InodeRequest::Fsync { ino, data_only }).await? {
             PeerReply::Synced(lives) => lives,
             other => return Err(unexpected(&other)),
         };
@@ -276,7 +276,7 @@ impl Node {
         ino: InodeId,
         from: SlotRange,
     ) -> Served {
-        self.meet_home(ino).await?;
+        self.rpc.meet_home(ino).await?;
         let len = from.len as usize;
         let mut file = self.file(ino).await?;
         for _ in 0..STALE_RETRIES {
@@ -306,7 +306,7 @@ impl Node {
         let served = if ino.home() == self.me {
             Rc::clone(self).serve_here(self.node, request, Some(bytes)).await
         } else {
-            self.call(ino.home(), &request, Some(bytes), None).await?
+            self.rpc.call(ino.home(), &request, Some(bytes), None).await?
         };
         match refusal(served.reply)? {
             PeerReply::Appended { offset, life } => {

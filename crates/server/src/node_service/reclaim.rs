@@ -29,7 +29,7 @@ impl Node {
             let kept = match held.ino.home() == self.me {
                 true => self.reclaim_lock(self.node, held),
                 // Another home has not forgotten it; with the session it is told so.
-                false if !self.grace.is_own_known() => true,
+                false if !self.rpc.grace.is_own_known() => true,
                 // Told without it, the home has released it.
                 false => self.wait_elsewhere_again(held),
             };
@@ -40,7 +40,7 @@ impl Node {
         if holding.last {
             process.has_told();
             if process.mount {
-                self.grace.own_told(process.id);
+                self.rpc.grace.own_told(process.id);
             }
         }
         process.lost.borrow_mut().extend(&lost);
@@ -54,7 +54,7 @@ impl Node {
         let this = Rc::clone(self);
         tokio::task::spawn_local(async move {
             let wait = LockRequest::Lock { ino, process, lock, ticket };
-            match this.ask(ino.home(), wait).await {
+            match this.rpc.ask(ino.home(), wait).await {
                 Ok(PeerReply::Locked(LockAnswer::Granted)) => {
                     this.clients.lock_granted(process, number).await;
                 }
@@ -75,11 +75,11 @@ impl Node {
         // With the session that has not begun yet its home is told of all of them at once.
         let agreed = match ino.home() == self.me {
             true => self.reclaim_open(self.node, by_node).await,
-            false if !self.grace.is_own_known() => true,
+            false if !self.rpc.grace.is_own_known() => true,
             false => {
                 let open = by_node.open;
                 let request = InodeRequest::Open { ino, open, truncate: false };
-                self.ask(ino.home(), request).await.is_ok()
+                self.rpc.ask(ino.home(), request).await.is_ok()
             }
         };
         if agreed {

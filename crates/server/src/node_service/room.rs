@@ -19,7 +19,7 @@ impl Node {
         let servers = self.groups.servers().iter();
         let questions: Vec<_> = servers
             .map(|&server| {
-                (server, tokio::task::spawn_local(self.ask(server, ServerRequest::StatFs)))
+                (server, tokio::task::spawn_local(self.rpc.ask(server, ServerRequest::StatFs)))
             })
             .collect();
         let mut known = Vec::new();

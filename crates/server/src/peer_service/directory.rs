@@ -86,7 +86,7 @@ impl Node {
             by_home.entry(dir.home()).or_default().push((dir, at));
         }
         for (home, touched) in by_home {
-            if let Err(error) = self.ask(home, DirectoryRequest::Touch(touched)).await {
+            if let Err(error) = self.rpc.ask(home, DirectoryRequest::Touch(touched)).await {
                 tracing::warn!(%home, %error, "failed to update the times of directories");
             }
         }
@@ -110,7 +110,7 @@ impl Node {
             Err(error) => Err(error),
         };
         for shard in shards {
-            if let Err(error) = self.ask(shard, NameRequest::DirThaw { dir }).await {
+            if let Err(error) = self.rpc.ask(shard, NameRequest::DirThaw { dir }).await {
                 tracing::warn!(%dir, %shard, %error, "failed to tell a shard that a removal is over");
             }
         }
@@ -128,7 +128,7 @@ impl Node {
         shards: &[ServerId],
     ) -> Result<bool, Refused> {
         for shard in shards {
-            match self.ask(*shard, NameRequest::DirFreeze { dir }).await? {
+            match self.rpc.ask(*shard, NameRequest::DirFreeze { dir }).await? {
                 PeerReply::Empty(true) => {}
                 PeerReply::Empty(false) => return Ok(false),
                 other => return Err(unexpected(&other)),

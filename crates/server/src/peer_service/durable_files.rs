@@ -156,7 +156,7 @@ impl Node {
             wanted.entry(container.home()).or_default();
         }
         let this = Rc::clone(self);
-        let ask = move |server, request| this.ask(server, request);
+        let ask = move |server, request| this.rpc.ask(server, request);
         let lost = ask_for_lost(wanted, &parts, asking == Asking::Look, ask).await?;
         if asking != Asking::Look {
             self.meta.durable().await?;

@@ -281,7 +281,7 @@ impl Node {
             return;
         }
         for (server, part) in parts {
-            if let Err(error) = self.ask(server, PartRequest::Remove { part }).await {
+            if let Err(error) = self.rpc.ask(server, PartRequest::Remove { part }).await {
                 tracing::warn!(%server, %error, "a part could not be removed");
             }
         }

@@ -131,7 +131,7 @@ impl Node {
     ) -> Result<(), Refused> {
         let now = stored_time(self.meta.now());
         // Before the end of the grace period it is not known who has it open.
-        let may_be_open = self.homes.is_open(ino) || !self.grace.is_over();
+        let may_be_open = self.homes.is_open(ino) || !self.rpc.grace.is_over();
         let nameless = match replaced || may_be_open {
             true => Nameless::Orphan,
             false => Nameless::Removed,

@@ -16,7 +16,7 @@ use crate::refusals::libc_errno;
 impl Node {
     /// Waits until it is known who holds locks here.
     pub(super) async fn wait_for_locks(&self) -> Result<(), Refused> {
-        let known = tokio::time::timeout(LOCKS_KNOWN_WAIT, self.grace.locks_known()).await;
+        let known = tokio::time::timeout(LOCKS_KNOWN_WAIT, self.rpc.grace.locks_known()).await;
         let why = "a node that may hold this lock does not answer";
         known.map_err(|_| Refused::because(libc_errno::EIO, why))
     }
@@ -120,7 +120,7 @@ impl Node {
             let this = Rc::clone(self);
             tokio::task::spawn_local(async move {
                 let told = LockRequest::Granted { process, ticket: number };
-                if let Err(error) = this.ask(ServerId(node.0), told).await {
+                if let Err(error) = this.rpc.ask(ServerId(node.0), told).await {
                     // It asks again when it is back; if it never is, its locks end with it.
                     tracing::warn!(%node, %error, "failed to tell a node that it holds a lock");
                 }

@@ -141,7 +141,7 @@ impl Node {
                 for (index, server) in servers.iter().enumerate() {
                     let part =
                         PartRef { ino, layout_epoch: inode.layout_epoch, index: index as u16 };
-                    let blocks = match self.ask(*server, PartRequest::Blocks { part }).await {
+                    let blocks = match self.rpc.ask(*server, PartRequest::Blocks { part }).await {
                         Ok(PeerReply::Count(blocks)) => blocks,
                         _ => 0,
                     };
@@ -154,7 +154,7 @@ impl Node {
                     let request = InodeRequest::GetAttr { ino: part };
                     if is_part
                         && let Ok(PeerReply::Attr { attr, .. }) =
-                            self.ask(part.home(), request).await
+                            self.rpc.ask(part.home(), request).await
                     {
                         parts.push((part.home().0, attr.blocks * 512));
                     }

@@ -14,8 +14,8 @@ use super::Answer;
 use crate::convert::whole_part;
 use crate::convert::{part_id, part_refused};
 use crate::node::Node;
-use crate::peers::Served;
 use crate::refusals::{libc_errno, unexpected};
+use crate::rpc::peers::Served;
 
 impl Node {
     pub(super) async fn read_part(
@@ -35,7 +35,7 @@ impl Node {
             Ok(None) => return PeerReply::Count(0).into(),
             Err(refused) => return PeerReply::Refused(refused).into(),
         };
-        let slot = self.peers.slot().await;
+        let slot = self.rpc.peers.slot().await;
         match self.data.read_into(self, found, offset, len, slot).await {
             Ok((buffer, read)) => {
                 let reply = PeerReply::Count(read as u64);
@@ -56,7 +56,7 @@ impl Node {
             return PeerReply::Stale.into();
         }
         let fetched = self.fetch_range(part.ino, offset.0, len as u64).await;
-        let slot = self.peers.slot().await;
+        let slot = self.rpc.peers.slot().await;
         let read = match fetched {
             Ok(()) => match self.data.parts.get(part_id(part)) {
                 Ok(found) => self.data.read_into(self, found, offset, len, slot).await,
@@ -110,7 +110,7 @@ impl Node {
             return Ok(());
         }
         let ino = part.ino;
-        match self.ask(ino.home(), FileRequest::SizeOf { ino }).await? {
+        match self.rpc.ask(ino.home(), FileRequest::SizeOf { ino }).await? {
             PeerReply::Size { trunc_epoch, .. } => {
                 self.data.learn_epoch(ino, trunc_epoch);
                 Ok(())

@@ -113,7 +113,7 @@ impl Node {
 
     /// `None` when it is gone, has none, or is no directory.
     async fn place_of_directory(self: &Rc<Self>, dir: InodeId) -> Result<Option<Place>, Refused> {
-        match self.ask(dir.home(), DirectoryRequest::Name { dir }).await {
+        match self.rpc.ask(dir.home(), DirectoryRequest::Name { dir }).await {
             Ok(PeerReply::Named(place)) => Ok(place),
             Ok(other) => Err(unexpected(&other)),
             Err(error) => match error.errno {
@@ -523,6 +523,7 @@ impl Node {
     pub(crate) async fn collect_containers(self: &Rc<Self>) -> Result<(), Refused> {
         let place = Place { parent: InodeId::ROOT, name: DIRECTORY.to_vec() };
         let all = match self
+            .rpc
             .ask(self.shard_of(place.parent, DIRECTORY), NameRequest::Lookup(place))
             .await
         {

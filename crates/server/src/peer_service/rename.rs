@@ -92,13 +92,13 @@ impl Node {
         }
         let between = moved.kind == FileKind::Directory && from.parent != to.parent;
         if between {
-            self.ask(REFEREE, OperationRequest::RenameLock { op }).await?;
+            self.rpc.ask(REFEREE, OperationRequest::RenameLock { op }).await?;
         }
         self.renames.undecided.borrow_mut().insert(op);
         let renamed = self.rename_held((op, once), requester, moved, from, to, no_replace).await;
         self.renames.undecided.borrow_mut().remove(&op);
         if between
-            && let Err(error) = self.ask(REFEREE, OperationRequest::RenameUnlock { op }).await
+            && let Err(error) = self.rpc.ask(REFEREE, OperationRequest::RenameUnlock { op }).await
         {
             tracing::warn!(%error, "the referee will end the rename's lock by itself");
         }
@@ -233,7 +233,7 @@ impl Node {
                     // Only its name: the rename has not happened yet.
                     self.meta.intents.put(op, removal_of_directory(to, victim, None))?;
                     let request = DirectoryRequest::Remove { dir: victim.ino };
-                    if let Err(refused) = self.ask(victim.ino.home(), request).await {
+                    if let Err(refused) = self.rpc.ask(victim.ino.home(), request).await {
                         self.finish_later([op]);
                         return Err(refused);
                     }
@@ -295,7 +295,7 @@ impl Node {
             if at == moved {
                 return Err(Refused::new(libc_errno::EINVAL));
             }
-            match self.ask(at.home(), DirectoryRequest::Parent { dir: at }).await? {
+            match self.rpc.ask(at.home(), DirectoryRequest::Parent { dir: at }).await? {
                 PeerReply::Parent(Some(parent)) => at = parent,
                 PeerReply::Parent(None) => return Ok(()),
                 other => return Err(unexpected(&other)),
@@ -315,13 +315,13 @@ impl Node {
     ) -> Result<(), Refused> {
         let (ino, old, new) = (moved.ino, from.clone(), to.clone());
         let relink = LinkRequest::Relink { ino, op, from: old, to: new, requester };
-        unless_gone(self.ask(ino.home(), relink).await)?;
+        unless_gone(self.rpc.ask(ino.home(), relink).await)?;
         let Some(victim) = victim.filter(|victim| victim.kind != FileKind::Directory) else {
             return Ok(());
         };
         let (ino, place) = (victim.ino, to.clone());
         let unlink = LinkRequest::LinkDec { ino, place, requester, replaced: true };
-        if let Err(error) = unless_gone(self.ask(ino.home(), unlink).await) {
+        if let Err(error) = unless_gone(self.rpc.ask(ino.home(), unlink).await) {
             tracing::warn!(%ino, %error, "failed to tell the home which file a rename replaced: repeated later");
             let later = self.meta.intents.operation_id();
             self.meta.intents.put(later, self.meta.removal_of(to, victim))?;
@@ -448,7 +448,7 @@ impl Node {
             return Ok(None);
         }
         let asked = OperationRequest::HasName { ino: moved, place: place.clone() };
-        match self.ask(moved.home(), asked).await {
+        match self.rpc.ask(moved.home(), asked).await {
             Ok(PeerReply::Outcome(Some(false))) => Ok(Some(LeftToUnbind::Forgotten(held))),
             Ok(_) => Ok(None),
             Err(refused) if is_gone(&refused) => Ok(Some(LeftToUnbind::Forgotten(held))),

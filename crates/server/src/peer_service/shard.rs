@@ -64,7 +64,7 @@ impl Node {
                 return Ok(());
             }
             let thaws = self.directories.thaws();
-            self.ask(dir.home(), DirectoryRequest::Grant { dir }).await?;
+            self.rpc.ask(dir.home(), DirectoryRequest::Grant { dir }).await?;
             // A removal that came and went meanwhile took this grant along: ask again.
             if thaws == self.directories.thaws() {
                 let mut txn = self.meta.begin();
@@ -148,7 +148,8 @@ impl Node {
     ) -> Result<PeerReply, Refused> {
         let op = self.meta.intents.operation_id();
         self.meta.intents.put(op, removal_of_directory(place, found, once))?;
-        let removed = self.ask(found.ino.home(), DirectoryRequest::Remove { dir: found.ino }).await;
+        let removed =
+            self.rpc.ask(found.ino.home(), DirectoryRequest::Remove { dir: found.ino }).await;
         if let Err(refused) = removed {
             if refused.errno == libc_errno::EIO {
                 self.finish_later([op]);
@@ -213,7 +214,7 @@ impl Node {
         for node in self.directories.forget_name(place) {
             if node != requester {
                 let request = NameRequest::InvalName(place.clone());
-                told.push(tokio::task::spawn_local(self.ask(ServerId(node.0), request)));
+                told.push(tokio::task::spawn_local(self.rpc.ask(ServerId(node.0), request)));
             }
         }
         if told.is_empty() {

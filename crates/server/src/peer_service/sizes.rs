@@ -114,7 +114,7 @@ impl Node {
             let len = map.part_len(index, ByteCount(size)).0;
             let trunc_epoch = inode.trunc_epoch;
             let request = PartRequest::Truncate { part, len, trunc_epoch };
-            cuts.push(tokio::task::spawn_local(self.ask(*server, request)));
+            cuts.push(tokio::task::spawn_local(self.rpc.ask(*server, request)));
         }
         for cut in cuts {
             cut.await.map_err(|_| Refused::new(libc_errno::EIO))??;
@@ -133,7 +133,7 @@ impl Node {
             let inode = self.meta.change_inode(ino, |inode| inode.trunc_epoch += 1)?;
             let cut = self.cut_parts(&inode, inode.size).await;
             // To a part of a lost node nobody writes.
-            if !self.membership.has_lost() {
+            if !self.rpc.membership.has_lost() {
                 cut?;
             }
         }
@@ -252,7 +252,7 @@ impl Node {
         for (server, index) in servers.iter().zip(0..) {
             let part = PartRef { ino: inode.ino, layout_epoch: inode.layout_epoch, index };
             let request = PartRequest::Sync { part, data_only };
-            syncs.push(tokio::task::spawn_local(self.ask(*server, request)));
+            syncs.push(tokio::task::spawn_local(self.rpc.ask(*server, request)));
         }
         for sync in syncs {
             match sync.await.map_err(|_| Refused::new(libc_errno::EIO))?? {
@@ -310,7 +310,7 @@ impl Node {
                 let mut syncs = Vec::new();
                 for (_, part) in self.files_of_recorded(&inode).await? {
                     let request = InodeRequest::Fsync { ino: part, data_only };
-                    syncs.push(tokio::task::spawn_local(self.ask(part.home(), request)));
+                    syncs.push(tokio::task::spawn_local(self.rpc.ask(part.home(), request)));
                 }
                 for sync in syncs {
                     sync.await.map_err(|_| Refused::new(libc_errno::EIO))??;
@@ -368,7 +368,7 @@ impl Node {
             true => Vec::new(),
             false => places.iter().take(NAMES_ASKED_MAX).map(|at| (at.clone(), ino)).collect(),
         };
-        match self.ask(shard, NameRequest::SyncNames { bound: asked }).await? {
+        match self.rpc.ask(shard, NameRequest::SyncNames { bound: asked }).await? {
             PeerReply::Outcome(Some(true)) => return Ok(true),
             PeerReply::Outcome(_) => {}
             PeerReply::Spread => {
