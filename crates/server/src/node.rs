@@ -5,29 +5,25 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use hayase_layout::{Groups, InodeId, NodeId, ServerId};
-use hayase_wire::message::Place;
 
 use crate::activity::Activity;
 use crate::appends::Appends;
 use crate::cache::Cache;
 use crate::clients::Clients;
 use crate::data::Data;
-use crate::directories::Directories;
 use crate::files::Files;
 use crate::finished::FinishedIntents;
-use crate::given_up::GivenUp;
 use crate::handed_on::HandedOn;
 use crate::homes::Homes;
-use crate::kept_names::KeptNames;
 use crate::keyed_lock::KeyedLock;
 use crate::locks::Locks;
 use crate::meta::Meta;
+use crate::names::Names;
 use crate::network::Network;
 use crate::peer_service::rename::RenameHolds;
 use crate::recorded::RecordedFiles;
 use crate::rpc::Servers;
 use crate::rpc::reply_cache::ReplyCache;
-use crate::sole_makers::SoleMakers;
 use crate::turns::Turns;
 use crate::unfinished::Unfinished;
 
@@ -43,6 +39,7 @@ pub(crate) struct Node {
     pub(crate) activity: Rc<Activity>,
     pub(crate) meta: Rc<Meta>,
     pub(crate) data: Rc<Data>,
+    pub(crate) names: Rc<Names>,
     /// Of a job with a tier.
     pub(crate) cache: Option<Rc<Cache>>,
     /// Which transport it speaks, and why.
@@ -59,21 +56,14 @@ pub(crate) struct Node {
     /// Starts of this server, this one included.
     pub(crate) incarnation: u64,
     pub(crate) intent_age: Duration,
-    pub(crate) kept_names: KeptNames,
-    pub(crate) sole_makers: SoleMakers,
-    /// Directories whose sole maker is being asked to give that up.
-    pub(crate) sole_maker_locks: KeyedLock<InodeId>,
-    pub(crate) directories: Directories,
     pub(crate) appends: Appends,
     pub(crate) turns: Turns,
     pub(crate) locks: RefCell<Locks>,
     pub(crate) renames: RenameHolds,
     /// What this node knows of files that its processes read and write.
     pub(crate) files: Files,
-    /// Names in the middle of a rename or of a directory's removal.
-    pub(crate) name_locks: KeyedLock<Place>,
     /// At the home: inodes whose size changes in several steps, directories being removed.
-    pub(crate) inode_locks: KeyedLock<InodeId>,
+    pub(crate) inode_locks: Rc<KeyedLock<InodeId>>,
     /// On the opener's node: opens and closes on their way to a home keep their order.
     pub(crate) inode_locks_of_opens: KeyedLock<InodeId>,
     /// Files that MPI-IO keeps as one part per writer.
@@ -86,8 +76,6 @@ pub(crate) struct Node {
     pub(crate) told_renames: crate::told_renames::ToldRenames,
     pub(crate) link_takers: crate::left_links::LinkTakers,
     pub(crate) unfinished: Unfinished,
-    /// Operations whose names this shard binds no more.
-    pub(crate) given_up: GivenUp,
     /// What processes here wrote on other servers and have not synced.
     pub(crate) unsynced_elsewhere: crate::unsynced_elsewhere::UnsyncedElsewhere,
 }

@@ -33,8 +33,9 @@ use hayase_wire::message::{
 };
 
 use crate::boxed::Local;
-use crate::kept_names::Here;
 use crate::locks::{LockOwner, Ticket};
+use crate::names::Finisher;
+use crate::names::kept_names::Here;
 use crate::node::Node;
 pub(crate) use crate::refusals::Answer;
 use crate::refusals::libc_errno;
@@ -82,6 +83,18 @@ pub(crate) struct Roles {
 impl Roles {
     pub(crate) fn of(node: &Rc<Node>) -> Rc<Self> {
         Rc::new(Self { me: node.node, node: Rc::downgrade(node) })
+    }
+}
+
+impl Finisher for Roles {
+    fn nothing_left_of(&self, answered: PeerReply) -> Local<PeerReply> {
+        let node = self.node.upgrade();
+        Box::pin(async move {
+            match node {
+                Some(node) => node.nothing_left_of(answered).await,
+                None => PeerReply::Refused(stopped()),
+            }
+        })
     }
 }
 
@@ -171,7 +184,7 @@ impl Asked {
         use NameRequest as R;
         let (node, from) = (&self.node, self.from);
         let _user = match visit(&request) {
-            Some((place, visit)) => match node.enter_names(place, visit, from).await? {
+            Some((place, visit)) => match node.names.enter(place, visit, from).await? {
                 Here::Yes(user) => user,
                 Here::No => return self.name_went(once_of_name(&request)).await,
             },
@@ -182,7 +195,7 @@ impl Asked {
             R::Insert { place, binding, op, once } => {
                 node.happen_once(once, node.shard_insert(from, place, (binding, op), once)).await
             }
-            R::GiveUpInsert { place, ino, op } => node.give_up_insert(place, ino, op).await,
+            R::GiveUpInsert { place, ino, op } => node.names.give_up_insert(place, ino, op).await,
             R::Answered { once } => {
                 let unknown = || Refused::new(libc_errno::ENODATA);
                 node.meta.answers.answered(Some(once))?.ok_or_else(unknown)
@@ -198,14 +211,16 @@ impl Asked {
                 node.rename_finish(op, place, moved, end, requester).await
             }
             R::RenameOutcome { op, .. } => node.rename_outcome(op).await,
-            R::List { dir, cookie, bytes, all: true } => node.list_all(dir, cookie, bytes).await,
+            R::List { dir, cookie, bytes, all: true } => {
+                node.names.list_all(dir, cookie, bytes).await
+            }
             R::List { dir, cookie, bytes, all: false } => node.meta.list(dir, cookie, bytes),
             R::TakeNames { dir, attempt, first, names, given_up } => {
-                node.take_names(dir, (attempt, first), names, &given_up).await
+                node.names.take_names(dir, (attempt, first), names, &given_up).await
             }
-            R::SyncNames { bound } => node.sync_names(bound).await,
-            R::DirFreeze { dir } => node.shard_freeze(dir).await,
-            R::DirThaw { dir } => node.shard_thaw(dir),
+            R::SyncNames { bound } => node.names.sync_names(bound).await,
+            R::DirFreeze { dir } => node.names.freeze(dir).await,
+            R::DirThaw { dir } => node.names.thaw(dir),
             R::InvalName(place) => Ok(node.forget_name(place).await),
         }
     }
@@ -241,17 +256,17 @@ impl Asked {
         use DirectoryRequest as R;
         let (node, from) = (&self.node, self.from);
         match request {
-            R::Grant { dir } => node.dir_grant(from, dir).await,
+            R::Grant { dir } => node.names.dir_grant(from, dir).await,
             R::Free { dir } => {
-                node.end_sole_maker(dir, None).await;
-                node.sole_makers.set_free(dir);
+                node.names.end_sole_maker(dir, None).await;
+                node.names.sole_makers.set_free(dir);
                 Ok(PeerReply::Done)
             }
-            R::Shards { dir } => node.dir_shards(dir).await,
-            R::Touch(touched) => node.dir_touch(&touched),
+            R::Shards { dir } => node.names.dir_shards(dir).await,
+            R::Touch(touched) => node.names.dir_touch(&touched),
             R::Parent { dir } => node.meta.dir_parent(dir),
             R::Name { dir } => node.meta.dir_name(dir),
-            R::Remove { dir } => node.dir_remove(dir).await,
+            R::Remove { dir } => node.names.dir_remove(dir).await,
         }
     }
 

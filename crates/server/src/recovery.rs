@@ -163,7 +163,7 @@ impl Node {
         op: u64,
     ) -> Result<bool, Refused> {
         let asked = NameRequest::GiveUpInsert { place: place.clone(), ino, op };
-        match self.ask_shard(&place, asked).await? {
+        match self.names.ask_shard(&place, asked).await? {
             (_, PeerReply::Outcome(Some(bound))) => Ok(bound),
             (_, other) => Err(unexpected(&other)),
         }
@@ -234,7 +234,7 @@ impl Node {
         place: Place,
     ) -> Result<bool, Refused> {
         let ino = entry.ino;
-        let _held = self.name_locks.lock(place.clone()).await;
+        let _held = self.names.locks.lock(place.clone()).await;
         // Bound again, the link is the new name's.
         match self.meta.bound(&place)?.is_some_and(|found| found.ino == ino) {
             true => Ok(true),
@@ -249,7 +249,7 @@ impl Node {
         once: Option<OnceId>,
     ) -> Result<(), Refused> {
         let ino = entry.ino;
-        let _held = self.name_locks.lock(place.clone()).await;
+        let _held = self.names.locks.lock(place.clone()).await;
         match self.rpc.ask(ino.home(), DirectoryRequest::Parent { dir: ino }).await {
             Ok(_) => return Ok(()),
             Err(refused) if is_gone(&refused) => {}
@@ -295,13 +295,13 @@ impl Node {
         self.renames.uncounted.count_later(to.clone(), op);
         let requester = self.node;
         let (binds, victim) = (binding(&moved), victim.as_ref().map(binding));
-        let old_shard = self.shard_of(from.parent, &from.name);
+        let old_shard = self.names.shard_of(from.parent, &from.name);
         let mut others = self.others_in_rename(moved.ino, victim, old_shard);
         self.meta.durable().await?;
         self.count_links((op, requester), binds, victim, &from, &to).await?;
         let (place, end) = (from.clone(), RenameEnd::Counted);
         let finish = NameRequest::RenameFinish { op, place, moved: moved.ino, end, requester };
-        let (old_shard, _) = self.ask_shard(&from, finish).await?;
+        let (old_shard, _) = self.names.ask_shard(&from, finish).await?;
         if old_shard != self.me {
             others.entry(old_shard).or_insert(None);
         }
@@ -324,7 +324,7 @@ impl Node {
         for intent in self.meta.intents.all() {
             if let IntentKind::Prepared { to: (parent, name), .. } = &intent.what
                 // This server may not know where the names of that directory are.
-                && [parent.home(), self.shard_by_hash(*parent, name)].contains(&coordinator)
+                && [parent.home(), self.names.shard_by_hash(*parent, name)].contains(&coordinator)
             {
                 let this = Rc::clone(self);
                 tokio::task::spawn_local(async move { this.finish_intent(intent.id).await });
@@ -356,7 +356,7 @@ impl Node {
         to: Place,
     ) -> Result<Option<bool>, Refused> {
         let asked = NameRequest::RenameOutcome { op, to: to.clone() };
-        match self.ask_shard(&to, asked).await? {
+        match self.names.ask_shard(&to, asked).await? {
             (_, PeerReply::Outcome(outcome)) => Ok(outcome),
             (_, other) => Err(unexpected(&other)),
         }

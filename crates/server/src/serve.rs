@@ -26,7 +26,6 @@ use crate::failed_names::Exit;
 use crate::grace::Grace;
 use crate::ground::Ground;
 use crate::homes::Homes;
-use crate::kept_names::KeptNames;
 use crate::keyed_lock::KeyedLock;
 use crate::late::Late;
 use crate::limits::LOCKS_MAX;
@@ -35,11 +34,12 @@ use crate::locks::Locks;
 use crate::meeting::{self, Doors};
 use crate::membership::Membership;
 use crate::meta::{Meta, NamesDisk, Tombstones};
+use crate::names::{Names, Shard};
 use crate::node::Node;
 use crate::peer_service::Roles;
 use crate::peer_service::entrance::PeerService;
 use crate::rpc::peers::Peers;
-use crate::rpc::{Identity, Servers};
+use crate::rpc::{Identity, OwnService, Servers};
 use crate::serve_error::ServeError;
 use crate::settings::Settings;
 use crate::starting::{self, Stores};
@@ -242,6 +242,14 @@ fn node(
         life,
     };
     let data = Data::new((settings.server, stores.incarnation), storage, &meta, &activity);
+    let inode_locks = Rc::new(KeyedLock::new());
+    let shard = Shard {
+        me: settings.server,
+        groups: settings.groups.clone(),
+        incarnation: stores.incarnation,
+        kept_until: settings.kept_until,
+    };
+    let shard = Names::new(shard, (&meta, &rpc, &clients), &inode_locks, stores.given_up);
     let node = Rc::new(Node {
         me: settings.server,
         node: settings.node,
@@ -253,6 +261,7 @@ fn node(
         activity,
         meta,
         data,
+        names: shard,
         cache,
         network: ground.network,
         homes: Homes::new(Late::from_former_life(late)),
@@ -264,17 +273,12 @@ fn node(
         replies: Default::default(),
         incarnation: stores.incarnation,
         intent_age: settings.intent_age,
-        kept_names: KeptNames::new(settings.kept_until),
-        sole_makers: Default::default(),
-        sole_maker_locks: KeyedLock::new(),
-        directories: Default::default(),
         appends: Default::default(),
         turns: Default::default(),
         locks: std::cell::RefCell::new(Locks::new(LOCKS_MAX)),
         renames: Default::default(),
         files: Default::default(),
-        name_locks: KeyedLock::new(),
-        inode_locks: KeyedLock::new(),
+        inode_locks,
         inode_locks_of_opens: KeyedLock::new(),
         recorded: crate::recorded::RecordedFiles::default(),
         turn: Cell::new(0),
@@ -283,9 +287,10 @@ fn node(
         told_renames: Default::default(),
         link_takers: Default::default(),
         unfinished: Default::default(),
-        given_up: stores.given_up,
         unsynced_elsewhere: Default::default(),
     });
-    node.rpc.serve_here_by(Roles::of(&node));
+    let roles = Roles::of(&node);
+    node.rpc.serve_here_by(Rc::clone(&roles) as Rc<dyn OwnService>);
+    node.names.finish_by(roles);
     Ok(node)
 }

@@ -15,10 +15,10 @@ use hayase_store::{Device, Ledger, Namespace, PartId, Parts, SlotPool, Time};
 use hayase_wire::transport::Listener;
 use hayase_wire::{Credentials, put_off_listener};
 
-use crate::given_up::GivenUp;
 use crate::ground::{Ground, OpenNames};
 use crate::limits::{PARTS_OPEN_MAX, SLOTS, STARTING_MAX};
 use crate::meta::Answers;
+use crate::names::given_up::GivenUp;
 use crate::serve_error::ServeError;
 use crate::settings::Settings;
 

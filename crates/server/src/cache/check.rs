@@ -72,7 +72,7 @@ impl Node {
             PeerReply::Ready(false) => {}
             other => return Err(unexpected(&other)),
         }
-        let shard = self.shard_of(place.parent, &place.name);
+        let shard = self.names.shard_of(place.parent, &place.name);
         let forget = CacheRequest::Forget { place: place.clone(), ino };
         self.rpc.ask(shard, forget).await?;
         Ok(false)

@@ -47,7 +47,7 @@ impl Node {
             return Ok(None);
         };
         self.meta.disk.have_numbers(1).await?;
-        let _held = self.name_locks.lock(place.clone()).await;
+        let _held = self.names.locks.lock(place.clone()).await;
         self.bind_imported(place, &path, &imported, Some(asked)).await
     }
 
@@ -60,7 +60,7 @@ impl Node {
         imported: &Imported,
         asked: Option<Instant>,
     ) -> Result<Option<Binding>, Refused> {
-        self.hold_dir(place.parent).await?;
+        self.names.hold_dir(place.parent).await?;
         if let Some(found) = self.meta.bound(place)? {
             return Ok(Some(found));
         }
@@ -158,7 +158,7 @@ impl Node {
     ) -> Result<(), Refused> {
         let mut by_shard: BTreeMap<ServerId, Vec<Imported>> = BTreeMap::new();
         for entry in entries {
-            by_shard.entry(self.shard_of(dir, &entry.name)).or_default().push(entry);
+            by_shard.entry(self.names.shard_of(dir, &entry.name)).or_default().push(entry);
         }
         for (shard, entries) in by_shard {
             for entries in entries.chunks(IMPORT_ENTRIES_MAX) {
@@ -182,10 +182,10 @@ impl Node {
         self.meta.disk.have_numbers(entries.len()).await?;
         for entry in entries {
             let place = Place { parent: dir, name: entry.name.clone() };
-            if self.meta.bound(&place)?.is_some() || self.name_locks.is_locked(&place) {
+            if self.meta.bound(&place)?.is_some() || self.names.locks.is_locked(&place) {
                 continue; // There, or in the hands of somebody who knows better.
             }
-            let _held = self.name_locks.lock(place.clone()).await;
+            let _held = self.names.locks.lock(place.clone()).await;
             self.bind_imported(&place, &join(&above, &entry.name), &entry, asked).await?;
         }
         Ok(PeerReply::Done)
@@ -198,7 +198,7 @@ impl Node {
         place: Place,
         ino: InodeId,
     ) -> Result<PeerReply, Refused> {
-        let held = self.name_locks.lock(place.clone()).await;
+        let held = self.names.locks.lock(place.clone()).await;
         if self.meta.bound(&place)?.is_some_and(|found| found.ino == ino) {
             let mut txn = self.meta.begin();
             ops::remove_entry(&mut txn, place.parent, &place.name);
@@ -212,7 +212,7 @@ impl Node {
             cache.absent.borrow_mut().remove(&place);
         }
         drop(held);
-        self.inval_name(&place, from).await;
+        self.names.inval_name(&place, from).await;
         Ok(PeerReply::Done)
     }
 

@@ -205,7 +205,7 @@ impl Node {
         gone: InodeId,
     ) -> Result<(), Refused> {
         tracing::info!(%ino, %gone, "removed a name that a power cut had given back to a removed file");
-        let shard = self.shard_of(place.parent, &place.name);
+        let shard = self.names.shard_of(place.parent, &place.name);
         self.rpc.ask(shard, CacheRequest::TakeBack { place, gone, ino }).await.map(drop)
     }
 
@@ -216,15 +216,15 @@ impl Node {
         gone: InodeId,
         ino: InodeId,
     ) -> Result<PeerReply, Refused> {
-        let _held = self.hold_name(place).await?;
+        let _held = self.names.hold_name(place).await?;
         self.settle_name(place).await?;
-        self.hold_dir(place.parent).await?;
+        self.names.hold_dir(place.parent).await?;
         if self.meta.bound(place)?.is_some_and(|found| found.ino == gone) {
             let mut txn = self.meta.begin();
             let entry = EntryRecord { ino, kind: FileKind::Regular };
             ops::replace(&mut txn, place.parent, &place.name, entry).map_err(meta_refused)?;
             txn.commit().map_err(meta_refused)?;
-            self.directories.forget_name(place);
+            self.names.directories.forget_name(place);
         }
         Ok(PeerReply::Done)
     }

@@ -51,7 +51,7 @@ impl Node {
         self: &Rc<Self>,
         place: &Place,
     ) -> Result<Option<Binding>, Refused> {
-        let shard = self.shard_of(place.parent, &place.name);
+        let shard = self.names.shard_of(place.parent, &place.name);
         match self.rpc.ask(shard, NameRequest::Lookup(place.clone())).await {
             Ok(PeerReply::Bound(found)) => Ok(Some(found)),
             Ok(other) => Err(unexpected(&other)),
@@ -337,7 +337,7 @@ impl Node {
             return self.is_there_already(cache, &record);
         }
         let bury = CacheRequest::Bury { place: from.clone(), ino, shown: shown(&record) };
-        self.rpc.ask(self.shard_of(from.parent, &from.name), bury).await?;
+        self.rpc.ask(self.names.shard_of(from.parent, &from.name), bury).await?;
         let overtakes = record.state.is_here() && record.is_over && self.would_overtake(&path);
         let is_in_tier = record.version.is_some() && record.state.is_safe();
         // What its flush could not bring it is not to lose.

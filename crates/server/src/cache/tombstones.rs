@@ -224,7 +224,7 @@ impl Node {
             return Ok(());
         }
         let bury = CacheRequest::Bury { place: place.clone(), ino, shown };
-        match self.rpc.ask(self.shard_of(place.parent, &place.name), bury).await {
+        match self.rpc.ask(self.names.shard_of(place.parent, &place.name), bury).await {
             // The directory is gone, and what was in it.
             Err(refused) if is_gone(&refused) => Ok(()),
             other => other.map(drop),
@@ -348,7 +348,7 @@ impl Node {
         ino: InodeId,
     ) -> Result<Hidden, Refused> {
         let request = CacheRequest::Tombstones { place: place.clone(), ino };
-        let shard = self.shard_of(place.parent, &place.name);
+        let shard = self.names.shard_of(place.parent, &place.name);
         let hidden = match self.rpc.ask(shard, request).await? {
             PeerReply::Tombstones(hidden) if hidden.is_empty() => return Ok(Hidden::default()),
             PeerReply::Tombstones(hidden) => hidden,
@@ -372,7 +372,7 @@ impl Node {
         place: &Place,
         tombstones: Vec<InodeId>,
     ) -> Result<(), Refused> {
-        let (place, shard) = (place.clone(), self.shard_of(place.parent, &place.name));
+        let (place, shard) = (place.clone(), self.names.shard_of(place.parent, &place.name));
         self.rpc.ask(shard, CacheRequest::Replaced { place, tombstones }).await.map(drop)
     }
 

@@ -54,7 +54,7 @@ impl Node {
         let name = name.unwrap_or(&tombstone.path[dir.len()..]).to_vec();
         let place = Place { parent: buried.parent, name };
         // Who is removing or renaming it has the name in hand, and comes to an end first.
-        drop(self.hold_name(&place).await?);
+        drop(self.names.hold_name(&place).await?);
         let Some(is_named) = self.has_name_again(tombstone, buried).await? else {
             // What is hidden may be the last version that the tier has of it.
             if now {

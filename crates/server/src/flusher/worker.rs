@@ -444,7 +444,7 @@ impl Node {
             while let Some(name) = names.next() {
                 let to = Place { parent, name };
                 let path = self.tier_path_of(&to).await?;
-                let (coordinator, no_replace) = (self.shard_of(parent, &to.name), true);
+                let (coordinator, no_replace) = (self.names.shard_of(parent, &to.name), true);
                 let from = from.clone();
                 let rename = NameRequest::Rename { from, to, no_replace, once: None };
                 match self.rpc.ask(coordinator, rename).await {

@@ -20,9 +20,9 @@ use super::NodeAnswer;
 use crate::acl::{self, inherit};
 use crate::clients::Process;
 use crate::convert;
-use crate::given_up::given_up;
-use crate::kept_names::Here;
 use crate::limits::CREATE_TRIES;
+use crate::names::given_up::given_up;
+use crate::names::kept_names::Here;
 use crate::node::Node;
 use crate::refusals::{check_name, libc_errno, unexpected};
 use crate::request::Visit;
@@ -44,15 +44,15 @@ impl Node {
         check_name(&node.name)?;
         self.refuse_cache_name(node.parent, &node.name)?;
         let node = self.know_parent(node).await?;
-        self.end_sole_maker(node.parent, Some(process.id)).await;
+        self.names.end_sole_maker(node.parent, Some(process.id)).await;
         let (open, parent) = (node.open, node.parent);
         let (mut entry, new) = self.make_or_find(process, &node, once).await?;
         if new {
-            self.directories.changed_here(parent, self.meta.now());
+            self.names.directories.changed_here(parent, self.meta.now());
             // Only the home itself knows when somebody else comes to make names in a directory.
             entry.grants.cache = entry.attr.kind == FileKind::Directory
                 && entry.attr.ino.home() == self.me
-                && self.grant_names(entry.attr.ino, process);
+                && self.names.grant(entry.attr.ino, process);
         }
         let (opened, descriptor) = match open {
             Some(open) if entry.attr.kind == FileKind::Regular => {
@@ -194,8 +194,8 @@ impl Node {
         let (home, layout) = self.place_new(&node).await?;
         let place = Place { parent: node.parent, name: node.name.clone() };
         if home == self.me
-            && self.shard_of(node.parent, &node.name) == self.me
-            && let Here::Yes(_user) = self.enter_names(&place, Visit::Makes, self.node).await?
+            && self.names.shard_of(node.parent, &node.name) == self.me
+            && let Here::Yes(_user) = self.names.enter(&place, Visit::Makes, self.node).await?
         {
             process.once_at.borrow_mut().insert(self.me);
             return self.make_here(&node, layout, &place, once).await;
@@ -225,7 +225,7 @@ impl Node {
         };
         let (ino, binding) = (attr.ino, Binding { ino: attr.ino, kind: attr.kind });
         let insert = NameRequest::Insert { place: place.clone(), binding, op: ino.0, once };
-        let named = self.ask_shard(&place, insert).await.map(|(_, reply)| reply);
+        let named = self.names.ask_shard(&place, insert).await.map(|(_, reply)| reply);
         if named == Ok(PeerReply::Bound(binding)) {
             self.finished(home, ino.0);
             return Ok(Some(Made::New(self.received(attr, grants))));
@@ -257,9 +257,9 @@ impl Node {
     ) -> Result<Made, Refused> {
         self.meta.disk.keep_up().await;
         self.meta.disk.have_numbers(1).await?;
-        self.may_change_names(place.parent, self.node).await?;
-        let _held = self.hold_name(place).await?;
-        self.hold_dir(place.parent).await?;
+        self.names.may_change(place.parent, self.node).await?;
+        let _held = self.names.hold_name(place).await?;
+        self.names.hold_dir(place.parent).await?;
         if let Some(PeerReply::Bound(earlier)) = self.meta.answers.answered(once)? {
             return Ok(Made::Before(earlier.ino));
         }
@@ -270,8 +270,8 @@ impl Node {
         let inode = self.meta.new_inode(node, layout)?;
         self.store_inode(node, &inode, Some(once))?;
         self.is_there_now(place);
-        self.directories.looked_up(place.clone(), self.node);
-        self.touch_dir(place.parent);
+        self.names.directories.looked_up(place.clone(), self.node);
+        self.names.touch_dir(place.parent);
         let grants = self.home_attributes(inode.ino, self.node);
         // A file that is opened in the same step is looked at then.
         let attr = match node.open {

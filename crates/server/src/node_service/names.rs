@@ -11,10 +11,10 @@ use hayase_wire::message::{
 
 use super::{NodeAnswer, Rest, Served};
 use crate::clients::Process;
-use crate::given_up::given_up;
 use crate::home::ATTR;
-use crate::kept_names::Here;
 use crate::limits::{CREATE_TRIES, LOOKUP_RETRIES};
+use crate::names::given_up::given_up;
+use crate::names::kept_names::Here;
 use crate::node::Node;
 use crate::refusals::{check_name, libc_errno, unexpected};
 use crate::request::Visit;
@@ -30,7 +30,7 @@ impl Node {
 
     pub(crate) fn received(&self, mut attr: Attr, grants: Grants) -> Entry {
         if attr.kind == FileKind::Directory
-            && let Some(at) = self.directories.change_here(attr.ino, self.meta.now())
+            && let Some(at) = self.names.directories.change_here(attr.ino, self.meta.now())
             && at > attr.mtime
         {
             // The home has not been told yet; this node's own processes must not notice.
@@ -52,10 +52,11 @@ impl Node {
         let place = Place { parent, name };
         let mut gone = None;
         for _ in 0..LOOKUP_RETRIES {
-            let bound = match self.ask_shard(&place, NameRequest::Lookup(place.clone())).await? {
-                (_, PeerReply::Bound(binding)) => binding,
-                (_, other) => return Err(unexpected(&other)),
-            };
+            let bound =
+                match self.names.ask_shard(&place, NameRequest::Lookup(place.clone())).await? {
+                    (_, PeerReply::Bound(binding)) => binding,
+                    (_, other) => return Err(unexpected(&other)),
+                };
             if !self.is_as_in_tier(&place, bound).await? {
                 continue;
             }
@@ -110,7 +111,7 @@ impl Node {
         match answer? {
             PeerReply::Attr { attr, grants } => {
                 if change.mtime.is_some() {
-                    self.directories.time_is_set_here(ino);
+                    self.names.directories.time_is_set_here(ino);
                 }
                 let Entry { attr, grants } = self.received(attr, grants);
                 Ok(NodeReply::Attr { attr, grants })
@@ -133,7 +134,7 @@ impl Node {
             let why = "the cache area has no hard links";
             return Err(Refused::because(libc_errno::EPERM, why));
         }
-        self.end_sole_maker(parent, Some(process.id)).await;
+        self.names.end_sole_maker(parent, Some(process.id)).await;
         let place = Place { parent, name };
         for attempt in 0..CREATE_TRIES {
             // The same when it is asked again: the home knows that this name is ours.
@@ -167,11 +168,11 @@ impl Node {
         };
         let binding = Binding { ino, kind: attr.kind };
         let insert = NameRequest::Insert { place: place.clone(), binding, op, once };
-        let inserted = self.ask_shard(&place, insert).await.map(|(_, reply)| reply);
+        let inserted = self.names.ask_shard(&place, insert).await.map(|(_, reply)| reply);
         match inserted {
             Ok(PeerReply::Bound(_)) => {
                 self.finished(ino.home(), op);
-                self.directories.changed_here(parent, self.meta.now());
+                self.names.directories.changed_here(parent, self.meta.now());
                 Ok(Some(NodeReply::Entry(self.received(attr, grants))))
             }
             // Whether it is bound is not known: the intent lets the home find out.
@@ -204,7 +205,7 @@ impl Node {
             return Err(refused);
         };
         // At the home of the directory, if its names were spread since.
-        let shard = self.shard_by_hash(place.parent, &place.name);
+        let shard = self.names.shard_by_hash(place.parent, &place.name);
         for shard in BTreeSet::from([shard, place.parent.home()]) {
             if let Ok(PeerReply::Bound(_)) =
                 self.rpc.ask(shard, NameRequest::Answered { once }).await
@@ -229,7 +230,7 @@ impl Node {
         if parent.is_cached() {
             self.before_remove(&place, directory).await?;
         }
-        self.end_sole_maker(parent, process.map(|process| process.id)).await;
+        self.names.end_sole_maker(parent, process.map(|process| process.id)).await;
         let (shard, removed) = self.remove_at_shard(&place, directory, once).await?;
         let (ino, rest) = match removed {
             PeerReply::Bound(binding) => (binding.ino, None),
@@ -238,7 +239,7 @@ impl Node {
             }
             other => return Err(unexpected(&other)),
         };
-        self.directories.changed_here(parent, self.meta.now());
+        self.names.directories.changed_here(parent, self.meta.now());
         Ok(NodeAnswer { rest, ..NodeReply::Removed { ino }.into() })
     }
 
@@ -279,14 +280,16 @@ impl Node {
     ) -> Result<(ServerId, PeerReply), Refused> {
         let place_of = || place.clone();
         if self.rpc.grace.is_over()
-            && self.shard_of(place.parent, &place.name) == self.me
-            && let Here::Yes(_user) = self.enter_names(place, Visit::Ends, self.node).await?
+            && self.names.shard_of(place.parent, &place.name) == self.me
+            && let Here::Yes(_user) = self.names.enter(place, Visit::Ends, self.node).await?
         {
             self.clients.remembers_answer(self.me, once);
             let removal = self.shard_remove(self.node, place_of(), directory, once);
             return Ok((self.me, self.happen_once(once, removal).await?));
         }
-        self.ask_shard(place, NameRequest::Remove { place: place_of(), directory, once }).await
+        self.names
+            .ask_shard(place, NameRequest::Remove { place: place_of(), directory, once })
+            .await
     }
 
     pub(super) async fn move_name(
@@ -301,8 +304,8 @@ impl Node {
             return Err(Refused::because(libc_errno::EINVAL, "RENAME_EXCHANGE is not offered"));
         }
         check_tree(from.0, to.0)?;
-        self.end_sole_maker(from.0, Some(process.id)).await;
-        self.end_sole_maker(to.0, Some(process.id)).await;
+        self.names.end_sole_maker(from.0, Some(process.id)).await;
+        self.names.end_sole_maker(to.0, Some(process.id)).await;
         let from = Place { parent: from.0, name: from.1 };
         let to = Place { parent: to.0, name: to.1 };
         self.refuse_cache_name(from.parent, &from.name)?;
@@ -312,11 +315,11 @@ impl Node {
         }
         let parents = (from.parent, to.parent);
         let rename = NameRequest::Rename { from, to: to.clone(), no_replace, once };
-        match self.ask_shard(&to, rename).await? {
+        match self.names.ask_shard(&to, rename).await? {
             (_, PeerReply::Renamed { moved, replaced }) => {
                 let now = self.meta.now();
-                self.directories.changed_here(parents.0, now);
-                self.directories.changed_here(parents.1, now);
+                self.names.directories.changed_here(parents.0, now);
+                self.names.directories.changed_here(parents.1, now);
                 Ok(NodeReply::Renamed { moved, replaced })
             }
             (_, other) => Err(unexpected(&other)),

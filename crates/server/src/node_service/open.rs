@@ -135,7 +135,7 @@ impl Node {
         if !self.clients.left(process) {
             return;
         }
-        self.sole_makers.left(process.id);
+        self.names.sole_makers.left(process.id);
         self.release_locks(process).await;
         for server in process.once_at.take() {
             // Nobody waits: what is not forgotten costs a little room.

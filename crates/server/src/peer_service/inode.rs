@@ -212,7 +212,7 @@ impl Node {
         let now = self.meta.now();
         let inode = self.meta.change_inode(ino, |inode| apply(inode, &change, now))?;
         if inode.kind == FileKind::Directory && change.mtime.is_some() {
-            self.directories.time_is_set(ino, now);
+            self.names.directories.time_is_set(ino, now);
         }
         drop(guard);
         let grants = self.home_attributes(ino, from);

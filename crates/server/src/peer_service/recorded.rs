@@ -524,7 +524,7 @@ impl Node {
         let place = Place { parent: InodeId::ROOT, name: DIRECTORY.to_vec() };
         let all = match self
             .rpc
-            .ask(self.shard_of(place.parent, DIRECTORY), NameRequest::Lookup(place))
+            .ask(self.names.shard_of(place.parent, DIRECTORY), NameRequest::Lookup(place))
             .await
         {
             Ok(PeerReply::Bound(binding)) => binding.ino,

@@ -81,10 +81,10 @@ impl Node {
         once: Option<OnceId>,
     ) -> Answer {
         check_name(&to.name)?;
-        self.may_change_names(from.parent, requester).await?;
-        self.may_change_names(to.parent, requester).await?;
+        self.names.may_change(from.parent, requester).await?;
+        self.names.may_change(to.parent, requester).await?;
         let op = self.meta.intents.operation_id();
-        let (_, moved) = self.ask_shard(&from, lookup(&from)).await?;
+        let (_, moved) = self.names.ask_shard(&from, lookup(&from)).await?;
         let PeerReply::Bound(moved) = moved else { return Err(unexpected(&moved)) };
         if to.parent.is_cached() {
             // The name may be bound in the tier only.
@@ -118,15 +118,16 @@ impl Node {
         let prepare = NameRequest::RenamePrepare { op, place: from.clone(), to: to.clone() };
         let same_name = from == to;
         // In key order, whichever server has the lock.
-        let early = if !same_name && to < from { Some(self.hold_name(&to).await?) } else { None };
-        let (old_shard, moved) = match self.ask_shard(&from, prepare).await? {
+        let early =
+            if !same_name && to < from { Some(self.names.hold_name(&to).await?) } else { None };
+        let (old_shard, moved) = match self.names.ask_shard(&from, prepare).await? {
             (old_shard, PeerReply::Bound(moved)) => (old_shard, moved),
             (_, other) => return Err(unexpected(&other)),
         };
         let late = match early {
             Some(_) => Ok(early),
             None if same_name => Ok(None),
-            None => self.hold_name(&to).await.map(Some),
+            None => self.names.hold_name(&to).await.map(Some),
         };
         let done = match &late {
             Err(refused) => Err(refused.clone()),
@@ -145,7 +146,7 @@ impl Node {
                 self.renames.uncounted.count_later(to.clone(), op);
                 self.finish_later([op]);
                 drop(late);
-                self.inval_name(&to, requester).await;
+                self.names.inval_name(&to, requester).await;
                 return Err(refused);
             }
         }
@@ -160,7 +161,7 @@ impl Node {
         };
         let (place, ino) = (from.clone(), moved.ino);
         let finish = NameRequest::RenameFinish { op, place, moved: ino, end, requester };
-        let finished = self.ask_shard(&from, finish).await;
+        let finished = self.names.ask_shard(&from, finish).await;
         let reply = match done? {
             Outcome::Nothing => PeerReply::Renamed { moved: moved.ino, replaced: None },
             Outcome::Moved { victim } => {
@@ -173,12 +174,12 @@ impl Node {
                         self.finish_later([op]);
                     }
                 }
-                self.touch_dir(to.parent);
+                self.names.touch_dir(to.parent);
                 // Before kernels are told: one of them may hold its directory for a lookup of this
                 // very name, and would wait for itself.
                 drop(late);
-                self.inval_name(&to, requester).await;
-                self.directories.looked_up(to, requester);
+                self.names.inval_name(&to, requester).await;
+                self.names.directories.looked_up(to, requester);
                 PeerReply::Renamed { moved: moved.ino, replaced: victim.map(|victim| victim.ino) }
             }
         };
@@ -245,7 +246,7 @@ impl Node {
             true => self.before_rename(moved, victim, from, to).await?,
             false => None,
         };
-        let committed = match self.hold_dir(to.parent).await {
+        let committed = match self.names.hold_dir(to.parent).await {
             Ok(()) => self.commit_rename((op, once), moved, victim, (from, old_shard), to),
             Err(refused) => {
                 self.finish_later([op]);
@@ -352,7 +353,7 @@ impl Node {
             // Asked again after a restart, which has found it and holds the name.
             return Ok(PeerReply::Bound(binding(&entry)));
         }
-        let guard = self.hold_name(&place).await?;
+        let guard = self.names.hold_name(&place).await?;
         self.settle_name(&place).await?;
         let Some(found) = self.meta.bound(&place)? else {
             return Err(Refused::new(libc_errno::ENOENT));
@@ -368,7 +369,7 @@ impl Node {
     /// After a restart: a name whose rename was prepared here is held until its coordinator was
     /// asked. Before anybody else can have it.
     pub(crate) async fn hold_prepared(self: &Rc<Self>, op: u64, place: Place) {
-        let guard = self.name_locks.lock(place).await;
+        let guard = self.names.locks.lock(place).await;
         self.hold(Hold::Name(op), Held::Name(guard));
     }
 
@@ -404,12 +405,12 @@ impl Node {
         self.end_intent_in(&mut txn, op, end)?;
         txn.commit().map_err(meta_refused)?;
         if end != RenameEnd::Undone {
-            self.touch_dir(place.parent);
+            self.names.touch_dir(place.parent);
         }
         let is_first = self.renames.end(Hold::Name(op)) || is_left.is_some();
         drop(is_left);
         if is_first && end != RenameEnd::Undone {
-            self.inval_name(&place, requester).await;
+            self.names.inval_name(&place, requester).await;
         }
         Ok(PeerReply::Done)
     }
@@ -429,14 +430,14 @@ impl Node {
         match ops::intent(&self.meta.begin(), op).map_err(meta_refused)? {
             Some(IntentKind::Prepared { .. }) => return Ok(Some(LeftToUnbind::Prepared)),
             // Names that were spread come from a server that may have lost power.
-            None if self.incarnation > 1 || self.may_be_kept(place.parent) => {}
+            None if self.incarnation > 1 || self.names.may_be_kept(place.parent) => {}
             _ => return Ok(None),
         }
         if self.meta.bound(place)?.is_none_or(|found| found.ino != moved) {
             return Ok(None);
         }
         // A power cut may have taken the memory of the preparation.
-        let held = self.hold_name(place).await?;
+        let held = self.names.hold_name(place).await?;
         let is_target = |intent: &Intent| {
             matches!(&intent.what, IntentKind::Rename { to, .. }
                 if to.0 == place.parent && to.1 == place.name)

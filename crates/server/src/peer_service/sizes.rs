@@ -1,11 +1,10 @@
 //! Sizes at their home: striped files, appends, truncate, and calls on the whole of a part.
 
-use std::collections::BTreeMap;
 use std::rc::Rc;
 
 use hayase_layout::{ByteCount, InodeId, Layout, NodeId, ServerId, StripeMap};
+use hayase_store::Whence;
 use hayase_store::namespace::{FileKind, Inode};
-use hayase_store::{Whence, ops};
 use hayase_wire::message::{
     Grants, InodeRequest, MachineLife, NameRequest, PartRef, PartRequest, PeerReply, Place, Refused,
 };
@@ -15,7 +14,7 @@ use super::durable_files::{
     Asking, forget_durability, is_of_container, note_broken, refuse_broken,
 };
 use crate::appends::Found;
-use crate::convert::{meta_refused, part_refused, stored_time};
+use crate::convert::{part_refused, stored_time};
 use crate::data::ranges::Beside;
 use crate::keyed_lock::KeyGuard;
 use crate::limits::NAMES_ASKED_MAX;
@@ -323,27 +322,11 @@ impl Node {
         Ok(PeerReply::Synced(lives))
     }
 
-    /// Other servers that hold entries of this directory, or names of this inode, with those.
-    fn names_elsewhere(&self, inode: &Inode) -> Result<BTreeMap<ServerId, Vec<Place>>, Refused> {
-        let names = ops::names_of(&self.meta.begin(), inode.ino).map_err(meta_refused)?;
-        let mut shards = BTreeMap::<_, Vec<Place>>::new();
-        if inode.kind == FileKind::Directory {
-            let holding = self.shards_of(inode.ino)?;
-            shards.extend(holding.into_iter().map(|shard| (shard, Vec::new())));
-        }
-        for (parent, name) in names {
-            let place = Place { parent, name };
-            shards.entry(self.shard_of(place.parent, &place.name)).or_default().push(place);
-        }
-        shards.remove(&self.me);
-        Ok(shards)
-    }
-
     async fn sync_names_elsewhere(self: &Rc<Self>, inode: &Inode) -> Result<(), Refused> {
         // Each time a directory that was asked about is known to be spread.
         for _ in 0..=NAMES_ASKED_MAX {
             let mut are_synced = true;
-            for (shard, places) in self.names_elsewhere(inode)? {
+            for (shard, places) in self.names.names_elsewhere(inode)? {
                 are_synced &= self.sync_names_at(shard, inode, places).await?;
             }
             if are_synced {
@@ -374,15 +357,19 @@ impl Node {
             PeerReply::Spread => {
                 for place in places.iter().take(NAMES_ASKED_MAX) {
                     // Whatever it says, it tells where the names of the directory are.
-                    drop(self.ask_shard(place, NameRequest::Lookup(place.clone())).await);
+                    drop(self.names.ask_shard(place, NameRequest::Lookup(place.clone())).await);
                 }
                 return Ok(false);
             }
             other => return Err(unexpected(&other)),
         }
         // Renamed or removed meanwhile, it has lost nothing; nor where another server is going to tell this one of it.
-        let now =
-            self.meta.inode(ino).ok().map(|inode| self.names_elsewhere(&inode)).transpose()?;
+        let now = self
+            .meta
+            .inode(ino)
+            .ok()
+            .map(|inode| self.names.names_elsewhere(&inode))
+            .transpose()?;
         let now = now.and_then(|mut names| names.remove(&shard)).unwrap_or_default();
         if places.iter().any(|place| !now.contains(place))
             || self.is_spoken_of_anywhere(ino).await?

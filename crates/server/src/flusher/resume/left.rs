@@ -24,7 +24,7 @@ use crate::convert::{is_missing, whole_part};
 use crate::convert::{meta_refused, part_refused};
 use crate::flusher::source::part_of;
 use crate::ground::boot_id;
-use crate::kept_names::begins_kept;
+use crate::names::kept_names::begins_kept;
 use crate::peer_service::durable_files;
 use crate::refusals::libc_errno;
 

@@ -19,19 +19,30 @@ use hayase_store::namespace::FileKind;
 use hayase_store::ops;
 use hayase_wire::message::{MovedName, NameRequest, PeerReply, Place, Refused};
 
+use super::Names;
 use crate::convert::meta_refused;
 use crate::limits::{
     GIVEN_UP_TOLD_MAX, HAND_OVER_WAIT, MOVED_NAMES_BYTES, SPREAD_FAILED_PAUSE,
     SPREAD_INTENTS_PAUSE, SPREAD_PAUSE, SPREAD_WAIT,
 };
 use crate::meta::{binding, record};
-use crate::node::Node;
 use crate::peer_service::Answer;
 use crate::refusals::{libc_errno, unexpected};
 
-impl Node {
+/// How many of them fit a message; at least one.
+fn names_at_once(names: &[MovedName]) -> usize {
+    let mut bytes = 0;
+    let fits = |moved: &&MovedName| {
+        // An inode, a kind and two lengths beside the name, and three bytes for each node.
+        bytes += moved.name.len() + 24 + 3 * moved.known_by.len();
+        bytes <= MOVED_NAMES_BYTES
+    };
+    names.iter().take_while(fits).count().max(1).min(names.len())
+}
+
+impl Names {
     /// As the home of `dir`.
-    pub(crate) async fn spread_names(self: &Rc<Self>, dir: InodeId) {
+    pub(crate) async fn spread(self: &Rc<Self>, dir: InodeId) {
         let at_rest = self.rpc.grace.is_over()
             && !self.meta.intents.at(dir, true)
             && tokio::time::timeout(SPREAD_WAIT, self.names_at_rest(dir)).await == Ok(true);
@@ -46,13 +57,13 @@ impl Node {
             },
         };
         tracing::debug!(%dir, is_spread, "names of a directory");
-        self.kept_names.end_move(dir, is_spread, rest);
+        self.kept.end_move(dir, is_spread, rest);
     }
 
     /// Nobody has a name of it in hand, and nothing that an operation has begun at one is left to be done. False:
     /// that would take long.
-    async fn names_at_rest(&self, dir: InodeId) -> bool {
-        self.kept_names.begin_move(dir).await;
+    pub(crate) async fn names_at_rest(&self, dir: InodeId) -> bool {
+        self.kept.begin_move(dir).await;
         while self.meta.intents.at(dir, false) {
             if self.meta.intents.at(dir, true) {
                 return false;
@@ -63,7 +74,7 @@ impl Node {
     }
 
     /// False: not now.
-    async fn move_names(self: &Rc<Self>, dir: InodeId) -> Result<bool, Refused> {
+    pub(crate) async fn move_names(self: &Rc<Self>, dir: InodeId) -> Result<bool, Refused> {
         // Not while it is being removed.
         let _held = self.inode_locks.lock(dir).await;
         let found = ops::get_inode(&self.meta.begin(), dir).map_err(meta_refused)?;
@@ -98,7 +109,7 @@ impl Node {
 
     /// Its names by shard, with the servers that have to know something all the same: those that a former attempt left
     /// names at, and all where there are operations that bind no names any more.
-    fn leaving_names(
+    pub(crate) fn leaving_names(
         &self,
         dir: InodeId,
         given_up: &[u64],
@@ -128,7 +139,7 @@ impl Node {
     }
 
     /// All at once, each server message by message; which they are is remembered before.
-    async fn hand_names(
+    pub(crate) async fn hand_names(
         self: &Rc<Self>,
         dir: InodeId,
         leaving: &BTreeMap<ServerId, Vec<MovedName>>,
@@ -186,7 +197,7 @@ impl Node {
 
     /// As a shard: names that are this one's once the home says to others that they are spread.
     pub(crate) async fn take_names(
-        self: &Rc<Self>,
+        &self,
         dir: InodeId,
         (attempt, first): (u64, bool),
         names: Vec<MovedName>,
@@ -219,15 +230,4 @@ impl Node {
         }
         Ok(PeerReply::Done)
     }
-}
-
-/// How many of them fit a message; at least one.
-fn names_at_once(names: &[MovedName]) -> usize {
-    let mut bytes = 0;
-    let fits = |moved: &&MovedName| {
-        // An inode, a kind and two lengths beside the name, and three bytes for each node.
-        bytes += moved.name.len() + 24 + 3 * moved.known_by.len();
-        bytes <= MOVED_NAMES_BYTES
-    };
-    names.iter().take_while(fits).count().max(1).min(names.len())
 }

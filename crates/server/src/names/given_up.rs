@@ -8,15 +8,14 @@
 
 use std::cell::RefCell;
 use std::collections::HashSet;
-use std::rc::Rc;
 
 use hayase_layout::InodeId;
 use hayase_store::namespace::NamespaceError;
 use hayase_store::{Namespace, ops};
 use hayase_wire::message::{PeerReply, Place, Refused};
 
+use super::Names;
 use crate::convert::meta_refused;
-use crate::node::Node;
 use crate::peer_service::Answer;
 use crate::refusals::libc_errno;
 
@@ -55,15 +54,10 @@ pub(crate) fn given_up() -> Refused {
     Refused::because(libc_errno::EIO, why)
 }
 
-impl Node {
+impl Names {
     /// As the shard: whether operation `op` has bound this name to `ino`. Without an answer no, it
     /// never will from here on.
-    pub(crate) async fn give_up_insert(
-        self: &Rc<Self>,
-        place: Place,
-        ino: InodeId,
-        op: u64,
-    ) -> Answer {
+    pub(crate) async fn give_up_insert(&self, place: Place, ino: InodeId, op: u64) -> Answer {
         let _held = self.hold_name(&place).await?;
         let is_bound = self.meta.bound(&place)?.is_some_and(|found| found.ino == ino);
         if is_bound || self.meta.intents.is_moved(&place, ino) {
