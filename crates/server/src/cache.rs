@@ -35,16 +35,13 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
 use hayase_layout::{InodeId, Layout};
-use hayase_store::{
-    FileKind, FileState, Inode, Ledger, LedgerError, LedgerRecord, LedgerSync, PartStat, Time, ops,
-};
+use hayase_store::{FileState, Ledger, LedgerError, LedgerRecord, LedgerSync, PartStat, Time};
 use hayase_tier::{ObjectMeta, Tier, TierError};
 use hayase_wire::message::{Place, Refused, Shown};
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
 use crate::boxed::Local;
-use crate::convert::stored_time;
 use crate::data::disk::Disk;
 use crate::flusher::Traffic;
 use crate::flusher::leftovers;
@@ -55,9 +52,9 @@ use crate::limits::{CACHE_MEMO_MAX, TIER_THREADS};
 use crate::meta::Tombstones as TombstonesOf;
 use crate::node::Node;
 use crate::refusals::libc_errno;
-use crate::serve_error::ServeError;
 use crate::settings::{CacheSettings, DurableAt};
 
+pub(crate) mod area;
 mod check;
 mod convert;
 mod fetch;
@@ -530,56 +527,10 @@ impl Cache {
 }
 
 impl Node {
-    /// The root of the area, made at the first start of its home.
-    pub(crate) fn make_cache_root(&self) -> Result<(), ServeError> {
-        let root = InodeId::CACHE_ROOT;
-        if root.home() != self.me {
-            return Ok(());
-        }
-        let failed = |source| ServeError::Names { server: self.me, source };
-        let mut txn = self.meta.begin();
-        if ops::get_inode(&txn, root).map_err(failed)?.is_some() {
-            return Ok(());
-        }
-        let inode = Inode {
-            mode: 0o755,
-            uid: rustix::process::geteuid().as_raw(),
-            gid: rustix::process::getegid().as_raw(),
-            name: Some((InodeId::ROOT, CACHE_NAME.to_vec())),
-            acls: self.cache.as_ref().and_then(|cache| cache.lists.unknown()),
-            ..Inode::new(root, FileKind::Directory, stored_time(self.meta.now()))
-        };
-        ops::put_inode(&mut txn, &inode).map_err(failed)?;
-        txn.commit().map_err(failed)
-    }
-
-    /// The cache area, or the error that there is none.
-    pub(crate) fn cache(&self) -> Result<&Cache, Refused> {
-        let none = || Refused::because(libc_errno::EOPNOTSUPP, "this job has no tier");
-        self.cache.as_deref().ok_or_else(none)
-    }
-
-    /// Where an inode of the cache area comes in at its home; `None` for all others.
-    pub(crate) fn cached(&self, ino: InodeId) -> Option<&Cache> {
-        self.cache.as_deref().filter(|_| ino.is_cached())
-    }
-
-    /// Whether the part of a file holds its bytes: not while they are fetched.
-    pub(crate) fn is_here(&self, ino: InodeId) -> bool {
-        let state = self.cached(ino).and_then(|cache| cache.state(ino));
-        state.is_none_or(FileState::is_here)
-    }
-
-    /// What the tier has of a file whose part does not hold its bytes.
-    pub(crate) fn only_in_tier(&self, ino: InodeId) -> Option<hayase_store::TierVersion> {
-        let record = self.cached(ino)?.record(ino)?;
-        record.version.filter(|_| !record.state.is_here())
-    }
-
     /// Whether some node has it open for writing, or some program by MPI-IO.
     pub(crate) fn has_writers(&self, ino: InodeId) -> bool {
         let is_open_by_mpi = |cache: &Cache| cache.is_open_by_mpi(ino);
-        self.homes.has_writers(ino) || self.cached(ino).is_some_and(is_open_by_mpi)
+        self.homes.has_writers(ino) || self.cache.of(ino).is_some_and(is_open_by_mpi)
     }
 }
 

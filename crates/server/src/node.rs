@@ -8,7 +8,7 @@ use hayase_layout::{Groups, InodeId, NodeId, ServerId};
 
 use crate::activity::Activity;
 use crate::appends::Appends;
-use crate::cache::Cache;
+use crate::cache::area::CacheArea;
 use crate::clients::Clients;
 use crate::data::Data;
 use crate::files::Files;
@@ -41,7 +41,7 @@ pub(crate) struct Node {
     pub(crate) data: Rc<Data>,
     pub(crate) names: Rc<Names>,
     /// Of a job with a tier.
-    pub(crate) cache: Option<Rc<Cache>>,
+    pub(crate) cache: Rc<CacheArea>,
     /// Which transport it speaks, and why.
     pub(crate) network: Network,
     pub(crate) homes: Homes,

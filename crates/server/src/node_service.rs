@@ -70,7 +70,7 @@ impl Node {
     ) -> NodeAnswer {
         self.activity.request();
         self.look_at_counters();
-        self.stir_flusher();
+        self.cache.stir_flusher();
         let (request, once) = match request {
             NodeRequest::Once { slot, number, request } => {
                 (*request, Some(OnceId { process: process.id, slot, number }))
@@ -196,7 +196,7 @@ impl Node {
                 Ok(NodeReply::LostFiles { paths, total })
             }
             N::Status => Ok(NodeReply::Status(Box::new(self.status()))),
-            N::Checksums { after, most } => self.checksums(after, most),
+            N::Checksums { after, most } => self.cache.checksums(after, most),
             N::History => {
                 self.look_at_counters();
                 Ok(NodeReply::History(self.activity.looks()))

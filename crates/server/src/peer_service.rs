@@ -391,20 +391,20 @@ impl Asked {
         match request {
             R::Import { dir, entries, age } => node.import_entries(dir, entries, age).await,
             R::Forget { place, ino } => node.forget_imported(from, place, ino).await,
-            R::Check { ino } => node.check_in_tier(ino).await,
-            R::Hold { ino } => node.hold_cached(ino).await,
+            R::Check { ino } => node.cache.check(ino).await,
+            R::Hold { ino } => node.cache.hold(ino).await,
             R::Move { ino, is_over, over, follows, undo } => {
                 node.move_cached(ino, (is_over, over, follows), undo).await
             }
-            R::Unlink { ino } => node.unlink_cached(ino),
+            R::Unlink { ino } => node.cache.unlink(ino),
             R::Bury { place, ino, shown } => node.bury(&place, (ino, shown), true).await,
-            R::StillNamed { ino, path, shown } => node.still_named(ino, &path, shown).await,
+            R::StillNamed { ino, path, shown } => node.cache.still_named(ino, &path, shown).await,
             R::Tombstones { place, ino } => node.tombstones(&place, ino).await,
             R::Replaced { place, tombstones } => {
                 node.tombstones_replaced(&place, &tombstones).await
             }
             R::Clear { dir } => node.clear_directory(dir).await,
-            R::Claims { path, except } => node.claims(&path, except).await,
+            R::Claims { path, except } => node.cache.claims(&path, except).await,
             R::TakeBack { place, gone, ino } => node.give_name_back(&place, gone, ino).await,
             R::Settled { path, before, with_open } => node.has_settled(&path, before, with_open),
             R::Fetch { ino } => node.fetch_all(ino).await,

@@ -19,6 +19,7 @@ use hayase_wire::{
 use tokio::task::LocalSet;
 
 use crate::activity::Activity;
+use crate::cache::area::CacheArea;
 use crate::cache::{Cache, rewriting};
 use crate::clients::Clients;
 use crate::data::{Data, Storage};
@@ -104,12 +105,12 @@ async fn run(
     if incarnation > 1 {
         node.ask_others_to_tell(addresses).await;
     }
-    if node.cache.is_some() {
-        node.make_cache_root()?;
+    if node.cache.get().is_some() {
+        node.cache.make_root()?;
         tasks.spawn_local(Rc::clone(&node).keep_flushing());
         let this = Rc::clone(&node);
         tasks.spawn_local(async move {
-            if let Some(cache) = &this.cache {
+            if let Some(cache) = this.cache.get() {
                 rewriting::keep_short(cache, &this.data.disk).await;
             }
         });
@@ -242,6 +243,7 @@ fn node(
         life,
     };
     let data = Data::new((settings.server, stores.incarnation), storage, &meta, &activity);
+    let cache = CacheArea::new(settings.server, cache, (&meta, &data));
     let inode_locks = Rc::new(KeyedLock::new());
     let shard = Shard {
         me: settings.server,

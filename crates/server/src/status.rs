@@ -14,7 +14,7 @@ impl Node {
         let now = self.meta.now();
         let at_ms = now.seconds.max(0) as u64 * 1000 + u64::from(now.nanos / 1_000_000);
         self.activity.look(at_ms, |is_due, before| {
-            let cache = self.cache.as_ref();
+            let cache = self.cache.get();
             let usage = is_due.then(|| self.data.usage.here());
             let area = match is_due {
                 true => self.data.area.moved().map(convert::area_moved),

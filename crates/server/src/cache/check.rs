@@ -13,14 +13,39 @@ use hayase_wire::message::{Access, Binding, CacheRequest, FileKind, PeerReply, P
 use tokio::time::Instant;
 
 use super::paths::key;
+use crate::cache::area::CacheArea;
 use crate::limits::CACHE_FRESH;
 use crate::node::Node;
 use crate::refusals::{libc_errno, unexpected};
 
 impl Node {
+    /// For a lookup: whether what the name is bound to is what the tier has, or newer. If not, the name
+    /// is free again: look it up anew.
+    pub(crate) async fn is_as_in_tier(
+        self: &Rc<Self>,
+        place: &Place,
+        found: Binding,
+    ) -> Result<bool, Refused> {
+        let ino = found.ino;
+        if !ino.is_cached() || found.kind != FileKind::Regular {
+            return Ok(true);
+        }
+        match self.rpc.ask(ino.home(), CacheRequest::Check { ino }).await? {
+            PeerReply::Ready(true) => return Ok(true),
+            PeerReply::Ready(false) => {}
+            other => return Err(unexpected(&other)),
+        }
+        let shard = self.names.shard_of(place.parent, &place.name);
+        let forget = CacheRequest::Forget { place: place.clone(), ino };
+        self.rpc.ask(shard, forget).await?;
+        Ok(false)
+    }
+}
+
+impl CacheArea {
     /// Home: whether the tier still has this version; asks the tier if nobody has just now.
-    pub(crate) async fn check_in_tier(self: &Rc<Self>, ino: InodeId) -> Result<PeerReply, Refused> {
-        let cache = self.cache()?;
+    pub(crate) async fn check(&self, ino: InodeId) -> Result<PeerReply, Refused> {
+        let cache = self.need()?;
         let active = cache.active(ino);
         if active.is_retired.get() {
             return Ok(PeerReply::Ready(false));
@@ -56,28 +81,6 @@ impl Node {
         Ok(PeerReply::Ready(false))
     }
 
-    /// For a lookup: whether what the name is bound to is what the tier has, or newer. If not, the name
-    /// is free again: look it up anew.
-    pub(crate) async fn is_as_in_tier(
-        self: &Rc<Self>,
-        place: &Place,
-        found: Binding,
-    ) -> Result<bool, Refused> {
-        let ino = found.ino;
-        if !ino.is_cached() || found.kind != FileKind::Regular {
-            return Ok(true);
-        }
-        match self.rpc.ask(ino.home(), CacheRequest::Check { ino }).await? {
-            PeerReply::Ready(true) => return Ok(true),
-            PeerReply::Ready(false) => {}
-            other => return Err(unexpected(&other)),
-        }
-        let shard = self.names.shard_of(place.parent, &place.name);
-        let forget = CacheRequest::Forget { place: place.clone(), ino };
-        self.rpc.ask(shard, forget).await?;
-        Ok(false)
-    }
-
     /// Home, before an open is booked: what is wanted is here, or on its way. `EAGAIN` when it has to
     /// be fetched first.
     pub(crate) async fn before_open(
@@ -86,7 +89,7 @@ impl Node {
         access: Access,
         truncate: bool,
     ) -> Result<(), Refused> {
-        let Some(cache) = self.cached(ino) else { return Ok(()) };
+        let Some(cache) = self.of(ino) else { return Ok(()) };
         let Some(state) = cache.state(ino) else { return Ok(()) };
         let active = cache.active(ino);
         if active.is_retired.get() {
@@ -114,7 +117,7 @@ impl Node {
 
     /// Home: the bytes of a file are about to change. `EAGAIN` when it has to be fetched first.
     pub(crate) fn before_change(&self, ino: InodeId, truncate: bool) -> Result<(), Refused> {
-        let Some(cache) = self.cached(ino) else { return Ok(()) };
+        let Some(cache) = self.of(ino) else { return Ok(()) };
         match cache.state(ino) {
             None => return Ok(()),
             Some(FileState::InTier) if !truncate => {

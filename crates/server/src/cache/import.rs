@@ -18,6 +18,7 @@ use tokio::time::Instant;
 
 use super::paths::join;
 use super::{remember, version_of, wire_version};
+use crate::cache::area::CacheArea;
 use crate::convert::{meta_refused, stored_kind, stored_time};
 use crate::limits::{CACHE_FRESH, IMPORT_ENTRIES_MAX};
 use crate::node::Node;
@@ -32,7 +33,7 @@ impl Node {
         self: &Rc<Self>,
         place: &Place,
     ) -> Result<Option<Binding>, Refused> {
-        let cache = self.cache()?;
+        let cache = self.cache.need()?;
         let missed = cache.absent.borrow().get(place).copied();
         if missed.is_some_and(|at| at.elapsed() < CACHE_FRESH) {
             return Ok(None);
@@ -65,12 +66,11 @@ impl Node {
             return Ok(Some(found));
         }
         let version = imported.version.map(super::stored_version);
-        if version
-            .is_some_and(|version| self.cache.as_ref().is_some_and(|c| c.hides(path, &version)))
+        if version.is_some_and(|version| self.cache.get().is_some_and(|c| c.hides(path, &version)))
         {
             return Ok(None);
         }
-        let inode = self.imported_inode(place, imported)?;
+        let inode = self.cache.imported_inode(place, imported)?;
         let (ino, kind) = (inode.ino, inode.kind);
         if let Some(version) = version {
             let (path, mode, bytes) = (path.to_vec(), version.mode, version.size);
@@ -78,7 +78,7 @@ impl Node {
             let xattrs = PendingXattrs::default(); // As the tier has them.
             let new = LedgerRecord::new(ino, path, mode);
             let record = LedgerRecord { state, version, xattrs, ..new };
-            let cache = self.cache()?;
+            let cache = self.cache.need()?;
             cache.put(LedgerRecord { bytes, ..record })?;
             cache.active(ino).checked.set(asked);
         }
@@ -92,41 +92,10 @@ impl Node {
         Ok(Some(Binding { ino, kind: imported.kind }))
     }
 
-    fn imported_inode(&self, place: &Place, imported: &Imported) -> Result<Inode, Refused> {
-        let ino = self.meta.store().allocate().map_err(meta_refused)?.in_cache();
-        let now = stored_time(self.meta.now());
-        let kind = stored_kind(imported.kind);
-        let (layout, mode) = match (kind, imported.version) {
-            (StoredKind::Regular, Some(version)) => (Layout::Whole, version.mode),
-            (StoredKind::Symlink, _) => (Layout::None, 0o777),
-            _ => (Layout::None, imported.mode),
-        };
-        let acls = match kind {
-            StoredKind::Symlink => None,
-            _ => self.cache()?.lists.unknown(),
-        };
-        let mut inode = Inode {
-            mode,
-            uid: rustix::process::geteuid().as_raw(),
-            gid: rustix::process::getegid().as_raw(),
-            layout,
-            acls,
-            target: imported.target.clone(),
-            size: imported.target.as_ref().map_or(0, |target| target.len() as u64),
-            name: Some((place.parent, place.name.clone())),
-            ..Inode::new(ino, kind, now)
-        };
-        if let Some(version) = imported.version {
-            inode.size = version.size;
-            (inode.mtime, inode.atime) = (stored_time(version.mtime), stored_time(version.mtime));
-        }
-        Ok(inode)
-    }
-
     /// For a listing: all names that the tier has in `dir`, told to their shards. What was listed
     /// just now is not listed again.
     pub(crate) async fn import_directory(self: &Rc<Self>, dir: InodeId) -> Result<(), Refused> {
-        let cache = self.cache()?;
+        let cache = self.cache.need()?;
         let listed = cache.listed.borrow().get(&dir).copied();
         if listed.is_some_and(|at| at.elapsed() < CACHE_FRESH) {
             return Ok(());
@@ -208,19 +177,12 @@ impl Node {
             let unlink = LinkRequest::LinkDec { ino, place, requester, replaced };
             self.rpc.ask(ino.home(), unlink).await?;
         }
-        if let Some(cache) = &self.cache {
+        if let Some(cache) = self.cache.get() {
             cache.absent.borrow_mut().remove(&place);
         }
         drop(held);
         self.names.inval_name(&place, from).await;
         Ok(PeerReply::Done)
-    }
-
-    /// A name was made here: the tier need not be asked for it to be known.
-    pub(crate) fn is_there_now(&self, place: &Place) {
-        if let Some(cache) = self.cached(place.parent) {
-            cache.absent.borrow_mut().remove(place);
-        }
     }
 }
 
@@ -310,6 +272,43 @@ fn page_of(tier: &dyn Tier, request: &ListRequest) -> Result<Names, TierError> {
         }
     }
     Ok((entries, page.next))
+}
+
+impl CacheArea {
+    pub(crate) fn imported_inode(
+        &self,
+        place: &Place,
+        imported: &Imported,
+    ) -> Result<Inode, Refused> {
+        let ino = self.meta.store().allocate().map_err(meta_refused)?.in_cache();
+        let now = stored_time(self.meta.now());
+        let kind = stored_kind(imported.kind);
+        let (layout, mode) = match (kind, imported.version) {
+            (StoredKind::Regular, Some(version)) => (Layout::Whole, version.mode),
+            (StoredKind::Symlink, _) => (Layout::None, 0o777),
+            _ => (Layout::None, imported.mode),
+        };
+        let acls = match kind {
+            StoredKind::Symlink => None,
+            _ => self.need()?.lists.unknown(),
+        };
+        let mut inode = Inode {
+            mode,
+            uid: rustix::process::geteuid().as_raw(),
+            gid: rustix::process::getegid().as_raw(),
+            layout,
+            acls,
+            target: imported.target.clone(),
+            size: imported.target.as_ref().map_or(0, |target| target.len() as u64),
+            name: Some((place.parent, place.name.clone())),
+            ..Inode::new(ino, kind, now)
+        };
+        if let Some(version) = imported.version {
+            inode.size = version.size;
+            (inode.mtime, inode.atime) = (stored_time(version.mtime), stored_time(version.mtime));
+        }
+        Ok(inode)
+    }
 }
 
 #[cfg(test)]

@@ -19,6 +19,7 @@ use super::names::is_flushed;
 use super::paths::key;
 use super::tombstones::{shown, version_at};
 use super::{Cache, wire_version};
+use crate::cache::area::CacheArea;
 use crate::convert::meta_refused;
 use crate::limits::TAKEN_WAIT;
 use crate::node::Node;
@@ -179,23 +180,6 @@ impl Node {
         }
     }
 
-    /// Any: what the tier shows at `path`, if a file of that name here [`claims`] it. The mark of what `except` is
-    /// sending just now tells nothing: somebody may have written as many bytes in the same tick. Looks at all records.
-    pub(crate) async fn claims(
-        self: &Rc<Self>,
-        path: &[u8],
-        except: InodeId,
-    ) -> Result<PeerReply, Refused> {
-        let cache = self.cache()?;
-        let wanted = key(path)?;
-        let Some(found) = cache.ask_tier(move |tier| version_at(tier, &wanted)).await? else {
-            return Ok(PeerReply::InTier(None));
-        };
-        let is_ours = |record: &&LedgerRecord| record.ino != except && claims(record, path, &found);
-        let is_claimed = cache.ledger.borrow().records().find(is_ours).is_some();
-        Ok(PeerReply::InTier(is_claimed.then(|| wire_version(found))))
-    }
-
     /// Home: a power cut took the shard back to a file that this one had replaced, and that is no more. The name is
     /// this file's again.
     async fn take_name_back(
@@ -235,7 +219,7 @@ impl Node {
         ino: InodeId,
         place: &Place,
     ) -> Result<bool, Refused> {
-        let Some(record) = self.cached(ino).and_then(|cache| cache.record(ino)) else {
+        let Some(record) = self.cache.of(ino).and_then(|cache| cache.record(ino)) else {
             return Ok(false);
         };
         Ok(record.path != self.tier_path_of(place).await?)
@@ -292,7 +276,7 @@ impl Node {
     /// took the end of it, come to the tier like others.
     pub(crate) async fn recover_records(self: &Rc<Self>, parts: &[PartId]) -> Result<(), Refused> {
         for ino in parts.iter().map(|part| part.ino) {
-            if let Some(cache) = self.cached(ino) {
+            if let Some(cache) = self.cache.of(ino) {
                 self.recover_record(cache, ino).await?;
             }
         }
@@ -352,6 +336,21 @@ impl Cache {
                 record.state = FileState::Dirty;
             }
         })
+    }
+}
+
+impl CacheArea {
+    /// Any: what the tier shows at `path`, if a file of that name here [`claims`] it. The mark of what `except` is
+    /// sending just now tells nothing: somebody may have written as many bytes in the same tick. Looks at all records.
+    pub(crate) async fn claims(&self, path: &[u8], except: InodeId) -> Result<PeerReply, Refused> {
+        let cache = self.need()?;
+        let wanted = key(path)?;
+        let Some(found) = cache.ask_tier(move |tier| version_at(tier, &wanted)).await? else {
+            return Ok(PeerReply::InTier(None));
+        };
+        let is_ours = |record: &&LedgerRecord| record.ino != except && claims(record, path, &found);
+        let is_claimed = cache.ledger.borrow().records().find(is_ours).is_some();
+        Ok(PeerReply::InTier(is_claimed.then(|| wire_version(found))))
     }
 }
 

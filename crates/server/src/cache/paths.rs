@@ -23,7 +23,7 @@ impl Node {
     ) -> Local<Result<Rc<[u8]>, Refused>> {
         let this = Rc::clone(self);
         Box::pin(async move {
-            if let Some(known) = this.known_path(dir)? {
+            if let Some(known) = this.cache.known_path(dir)? {
                 return Ok(known);
             }
             let place = match this.rpc.ask(dir.home(), DirectoryRequest::Name { dir }).await? {
@@ -33,7 +33,7 @@ impl Node {
             };
             let above = this.directory_path(place.parent).await?;
             let path: Rc<[u8]> = join(&above, &place.name).into();
-            remember(&this.cache()?.paths, dir, Rc::clone(&path));
+            remember(&this.cache.need()?.paths, dir, Rc::clone(&path));
             Ok(path)
         })
     }
@@ -44,14 +44,6 @@ impl Node {
             true => self.directory_path(dir).await.map(drop),
             false => Ok(()),
         }
-    }
-
-    /// The same, when no question is needed.
-    pub(crate) fn known_path(&self, dir: InodeId) -> Result<Option<Rc<[u8]>>, Refused> {
-        if dir == InodeId::CACHE_ROOT {
-            return Ok(Some(Rc::from([])));
-        }
-        Ok(self.cache()?.paths.borrow().get(&dir).cloned())
     }
 
     /// The path of a name in the area.

@@ -74,7 +74,7 @@ impl Node {
         }
         let this = Rc::clone(self);
         tokio::task::spawn_local(async move {
-            let Some(cache) = &this.cache else { return };
+            let Some(cache) = this.cache.get() else { return };
             loop {
                 tokio::time::sleep(MPI_LOOK).await;
                 // What stands against it the flush tells.

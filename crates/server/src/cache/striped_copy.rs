@@ -29,6 +29,7 @@ use super::convert::system_time;
 use super::fetch::Fetch;
 use super::paths::key;
 use super::{Cache, tier_refused};
+use crate::cache::area::CacheArea;
 use crate::convert::whole_part;
 use crate::files::Known;
 use crate::limits::{FETCH_AHEAD, FETCH_BYTES, FETCH_PAUSE, FETCH_WAIT};
@@ -49,11 +50,11 @@ pub(crate) struct Striping {
 }
 
 /// A file in the middle of an open or a truncate.
-pub(crate) struct Opening<'a>(&'a Node, InodeId);
+pub(crate) struct Opening<'a>(&'a CacheArea, InodeId);
 
 impl Drop for Opening<'_> {
     fn drop(&mut self) {
-        if let Some(cache) = self.0.cached(self.1) {
+        if let Some(cache) = self.0.of(self.1) {
             let active = cache.active(self.1);
             active.openings.set(active.openings.get().saturating_sub(1));
         }
@@ -61,30 +62,13 @@ impl Drop for Opening<'_> {
 }
 
 impl Node {
-    /// Home: an open has begun, or a truncate; it is booked, done or given up when this is dropped.
-    pub(crate) fn opening(&self, ino: InodeId) -> Opening<'_> {
-        if let Some(cache) = self.cached(ino) {
-            let active = cache.active(ino);
-            active.openings.set(active.openings.get() + 1);
-        }
-        Opening(self, ino)
-    }
-
-    /// Home: what is here of it is not the file: it is on its way into stripes, or a copy on several nodes is given up.
-    pub(crate) fn has_half_a_copy(&self, ino: InodeId) -> bool {
-        let record = self.cached(ino).and_then(|cache| cache.record(ino));
-        record.is_some_and(|record| {
-            record.state == FileState::InTier && record.layout != Layout::Whole
-        })
-    }
-
     /// Home, before a file is written: all of it comes into stripes; `None` when it is to lie whole. As long as a
     /// message may take, then `Ready(false)`.
     pub(super) async fn fetch_striped(
         self: &Rc<Self>,
         ino: InodeId,
     ) -> Result<Option<PeerReply>, Refused> {
-        let Some(cache) = self.cached(ino) else { return Ok(None) };
+        let Some(cache) = self.cache.of(ino) else { return Ok(None) };
         if self.give_half_a_copy_up(cache, ino).await? {
             return Ok(Some(PeerReply::Ready(true)));
         }
@@ -119,7 +103,7 @@ impl Node {
     ) -> Result<bool, Refused> {
         let is_left = || {
             let is_coming = cache.active(ino).striping.borrow().is_some();
-            self.has_half_a_copy(ino) && !is_coming
+            self.cache.has_half_a_copy(ino) && !is_coming
         };
         if !is_left() {
             return Ok(false);
@@ -136,7 +120,7 @@ impl Node {
         cache: &Cache,
         ino: InodeId,
     ) -> Result<Option<Rc<Striping>>, Refused> {
-        let Some(version) = self.only_in_tier(ino) else { return Ok(None) };
+        let Some(version) = self.cache.only_in_tier(ino) else { return Ok(None) };
         let Some(layout) = self.stripes_for(cache, ino, version.size).await? else {
             return Ok(None);
         };
@@ -218,7 +202,7 @@ impl Node {
         record: &LedgerRecord,
         version: TierVersion,
     ) -> Result<(), Refused> {
-        let cache = self.cache()?;
+        let cache = self.cache.need()?;
         cache.ledger_durable().await?;
         self.data.parts.remove(whole_part(ino, 0)).map_err(crate::convert::part_refused)?;
         let inode = self.meta.change_inode(ino, |inode| {
@@ -289,7 +273,7 @@ impl Node {
         reader: Arc<dyn Reader>,
         piece: Range<u64>,
     ) -> Result<(), Refused> {
-        let (cache, len) = (self.cache()?, piece.end - piece.start);
+        let (cache, len) = (self.cache.need()?, piece.end - piece.start);
         let read = move |_: &dyn Tier| {
             let mut bytes = vec![0; len as usize];
             let read = reader.read_at(piece.start, &mut bytes);
@@ -318,12 +302,12 @@ impl Node {
         layout: &Layout,
         ended: &Result<(), Refused>,
     ) {
-        let Some(cache) = self.cached(ino) else { return };
+        let Some(cache) = self.cache.of(ino) else { return };
         if let Err(refused) = ended {
             tracing::warn!(%ino, %refused, "a file does not come into stripes");
             let _held = cache.publishing.lock(ino).await;
             let undone = match layout {
-                _ if self.has_half_a_copy(ino) => self.only_in_tier_again(cache, ino).await,
+                _ if self.cache.has_half_a_copy(ino) => self.only_in_tier_again(cache, ino).await,
                 // Removed meanwhile, with the parts that there were then.
                 Layout::Striped { servers, .. } if self.meta.inode(ino).is_err() => {
                     self.remove_stripes(ino, striping.epoch.get(), servers)
@@ -345,5 +329,24 @@ fn meta_of(version: TierVersion) -> ObjectMeta {
         mode: version.mode,
         mtime: system_time(version.mtime),
         identity: version.identity,
+    }
+}
+
+impl CacheArea {
+    /// Home: an open has begun, or a truncate; it is booked, done or given up when this is dropped.
+    pub(crate) fn opening(&self, ino: InodeId) -> Opening<'_> {
+        if let Some(cache) = self.of(ino) {
+            let active = cache.active(ino);
+            active.openings.set(active.openings.get() + 1);
+        }
+        Opening(self, ino)
+    }
+
+    /// Home: what is here of it is not the file: it is on its way into stripes, or a copy on several nodes is given up.
+    pub(crate) fn has_half_a_copy(&self, ino: InodeId) -> bool {
+        let record = self.of(ino).and_then(|cache| cache.record(ino));
+        record.is_some_and(|record| {
+            record.state == FileState::InTier && record.layout != Layout::Whole
+        })
     }
 }

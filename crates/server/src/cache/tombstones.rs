@@ -23,6 +23,7 @@ use tokio::time::Instant;
 use super::order::is_waited_for;
 use super::paths::key;
 use super::{Cache, remember, stored_version, version_of, wire_version};
+use crate::cache::area::CacheArea;
 use crate::convert::{meta_refused, stored_time, time};
 use crate::limits::{
     CACHE_HOLD, CLEAR_WAIT, FETCH_PAUSE, FETCH_WAIT, REMOVAL_STREAMS, SYNC_DEADLINE,
@@ -177,7 +178,7 @@ impl Node {
         if shown == Shown::default() {
             return Ok(PeerReply::Done); // The tier has never seen it.
         }
-        let cache = self.cache()?;
+        let cache = self.cache.need()?;
         self.meta.disk.have_numbers(1).await?;
         let path = self.tier_path_of(place).await?;
         let version = shown.version.map(stored_version);
@@ -196,19 +197,6 @@ impl Node {
         Ok(PeerReply::Done)
     }
 
-    /// Home: the name is about to go. Nothing is flushed to it until that is done, or a while has
-    /// passed. A version that is being committed just now is the one that was sent.
-    pub(crate) fn unlink_cached(&self, ino: InodeId) -> Result<PeerReply, Refused> {
-        let cache = self.cache()?;
-        let active = cache.active(ino);
-        active.changed();
-        active.held_until.set(Some(Instant::now() + CACHE_HOLD));
-        let record = cache.record(ino).filter(|record| !record.is_nameless);
-        let shown = record.as_ref().map(shown).unwrap_or_default();
-        active.told.set(Some(shown));
-        Ok(PeerReply::Shown(shown))
-    }
-
     /// Home, before it takes the link of a name that is gone: what came to the tier under the name after
     /// [`Self::unlink_cached`] is hidden too. This server may have been started anew since, or the hold
     /// have been over. Nothing more comes there from the return of this to the next `await`.
@@ -217,9 +205,9 @@ impl Node {
         ino: InodeId,
         place: &Place,
     ) -> Result<(), Refused> {
-        let Some(cache) = self.cached(ino) else { return Ok(()) };
+        let Some(cache) = self.cache.of(ino) else { return Ok(()) };
         let told = cache.active(ino).told.get();
-        let PeerReply::Shown(shown) = self.unlink_cached(ino)? else { return Ok(()) };
+        let PeerReply::Shown(shown) = self.cache.unlink(ino)? else { return Ok(()) };
         if shown == Shown::default() || told == Some(shown) {
             return Ok(());
         }
@@ -229,35 +217,6 @@ impl Node {
             Err(refused) if is_gone(&refused) => Ok(()),
             other => other.map(drop),
         }
-    }
-
-    /// Home: whether the file has this name, `None` when it has another one now under which the tier does
-    /// not have it yet; what the tier has under it is the file's own then. Waits
-    /// for what is on its way to the tier.
-    pub(crate) async fn still_named(
-        self: &Rc<Self>,
-        ino: InodeId,
-        path: &[u8],
-        shown: Shown,
-    ) -> Result<PeerReply, Refused> {
-        let cache = self.cache()?;
-        let _held = cache.publishing.lock(ino).await;
-        let is_named = self.meta.inode(ino).is_ok_and(|inode| inode.nlink > 0)
-            && cache.record(ino).is_some_and(|record| record.path == path);
-        if is_named {
-            cache.update(ino, |record| {
-                if record.version.is_none() {
-                    record.version = shown.version.map(stored_version);
-                    let sent = shown.sent.map(|(size, at)| (size, stored_time(at)));
-                    record.sent = record.sent.or(sent);
-                }
-            })?;
-        }
-        // Under another name, in whichever directory, it has to be in the tier before this one goes.
-        let is_coming = cache
-            .record(ino)
-            .is_some_and(|record| !record.state.is_safe() && is_waited_for(record.errno));
-        Ok(PeerReply::Outcome(if !is_named && is_coming { None } else { Some(is_named) }))
     }
 
     /// Asks the home of the file that had the name of a tombstone, as [`Self::still_named`] says.
@@ -279,7 +238,7 @@ impl Node {
         place: &Place,
         ino: InodeId,
     ) -> Result<PeerReply, Refused> {
-        let cache = self.cache()?;
+        let cache = self.cache.need()?;
         let path = self.tier_path_of(place).await?;
         let _held = cache.burying.lock(path.clone()).await;
         let mut hidden = Vec::new();
@@ -302,7 +261,7 @@ impl Node {
         place: &Place,
         numbers: &[InodeId],
     ) -> Result<PeerReply, Refused> {
-        let cache = self.cache()?;
+        let cache = self.cache.need()?;
         let path = self.tier_path_of(place).await?;
         let _held = cache.burying.lock(path.clone()).await;
         for tombstone in cache.tombstones_of(&path) {
@@ -321,7 +280,7 @@ impl Node {
         ino: InodeId,
         generation: u64,
     ) -> Result<(), Refused> {
-        let cache = self.cache()?;
+        let cache = self.cache.need()?;
         let Some((parent, name)) = self.meta.inode(ino)?.name else { return Ok(()) };
         let place = Place { parent, name };
         let hidden = self.hidden_at(cache, &place, ino).await?;
@@ -409,7 +368,7 @@ impl Node {
     ) -> Result<PeerReply, Refused> {
         let until = Instant::now() + FETCH_WAIT;
         let mut is_clear = true;
-        for some in self.cache()?.tombstones_in(dir).chunks(REMOVAL_STREAMS) {
+        for some in self.cache.need()?.tombstones_in(dir).chunks(REMOVAL_STREAMS) {
             if Instant::now() > until {
                 return Ok(PeerReply::Ready(false));
             }
@@ -417,7 +376,7 @@ impl Node {
             for one in some {
                 let (this, tombstone) = (Rc::clone(self), one.clone());
                 removals.push(tokio::task::spawn_local(async move {
-                    this.remove_buried(this.cache()?, &tombstone, true).await
+                    this.remove_buried(this.cache.need()?, &tombstone, true).await
                 }));
             }
             for removal in removals {
@@ -437,5 +396,49 @@ pub(crate) fn version_at(
         Ok(meta) => Ok(Some(version_of(&meta))),
         Err(TierError::Missing { .. } | TierError::NotObject { .. }) => Ok(None),
         Err(error) => Err(error),
+    }
+}
+
+impl CacheArea {
+    /// Home: the name is about to go. Nothing is flushed to it until that is done, or a while has
+    /// passed. A version that is being committed just now is the one that was sent.
+    pub(crate) fn unlink(&self, ino: InodeId) -> Result<PeerReply, Refused> {
+        let cache = self.need()?;
+        let active = cache.active(ino);
+        active.changed();
+        active.held_until.set(Some(Instant::now() + CACHE_HOLD));
+        let record = cache.record(ino).filter(|record| !record.is_nameless);
+        let shown = record.as_ref().map(shown).unwrap_or_default();
+        active.told.set(Some(shown));
+        Ok(PeerReply::Shown(shown))
+    }
+
+    /// Home: whether the file has this name, `None` when it has another one now under which the tier does
+    /// not have it yet; what the tier has under it is the file's own then. Waits
+    /// for what is on its way to the tier.
+    pub(crate) async fn still_named(
+        &self,
+        ino: InodeId,
+        path: &[u8],
+        shown: Shown,
+    ) -> Result<PeerReply, Refused> {
+        let cache = self.need()?;
+        let _held = cache.publishing.lock(ino).await;
+        let is_named = self.meta.inode(ino).is_ok_and(|inode| inode.nlink > 0)
+            && cache.record(ino).is_some_and(|record| record.path == path);
+        if is_named {
+            cache.update(ino, |record| {
+                if record.version.is_none() {
+                    record.version = shown.version.map(stored_version);
+                    let sent = shown.sent.map(|(size, at)| (size, stored_time(at)));
+                    record.sent = record.sent.or(sent);
+                }
+            })?;
+        }
+        // Under another name, in whichever directory, it has to be in the tier before this one goes.
+        let is_coming = cache
+            .record(ino)
+            .is_some_and(|record| !record.state.is_safe() && is_waited_for(record.errno));
+        Ok(PeerReply::Outcome(if !is_named && is_coming { None } else { Some(is_named) }))
     }
 }

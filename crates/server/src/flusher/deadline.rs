@@ -67,7 +67,7 @@ impl Node {
 
     /// For `hayase status`.
     pub(crate) fn cache_status(&self) -> Option<Box<CacheStatus>> {
-        let cache = self.cache.as_ref()?;
+        let cache = self.cache.get()?;
         let (dirty_bytes, rate) = (self.dirty_bytes(cache), cache.traffic.rate());
         let sent_bytes = Self::sent_bytes(cache).min(dirty_bytes);
         let mut left = cache.records_where(|record| !record.state.is_safe());

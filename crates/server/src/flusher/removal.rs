@@ -191,7 +191,7 @@ impl Node {
         before: Option<Moment>,
         with_open: bool,
     ) -> Result<PeerReply, Refused> {
-        let cache = self.cache()?;
+        let cache = self.cache.need()?;
         let at = before.unwrap_or_else(|| self.moment(cache));
         let order = cache.order.borrow();
         // Of an earlier start nobody knows what was removed since.

@@ -68,7 +68,7 @@ impl Node {
 
     /// Waits while too much here is not in the tier yet; not for ever.
     pub(crate) async fn wait_for_room(self: &Rc<Self>) -> Result<(), Refused> {
-        let cache = self.cache()?;
+        let cache = self.cache.need()?;
         let until = Instant::now() + ROOM_WAIT;
         let marks = (DIRTY_LOW_PERCENT, DIRTY_HIGH_PERCENT);
         while Instant::now() < until {
@@ -85,7 +85,7 @@ impl Node {
     /// Before `len` bytes are written into a file of the area: copies make room where there is none, and
     /// who writes faster than the tier takes waits, for [`WRITE_WAIT`] at most.
     pub(crate) async fn room_for_write(self: &Rc<Self>, ino: InodeId, len: u64) {
-        let Some(cache) = self.cached(ino) else { return };
+        let Some(cache) = self.cache.of(ino) else { return };
         let until = Instant::now() + WRITE_WAIT;
         let marks = (DIRTY_LOW_PERCENT, DIRTY_HIGH_PERCENT);
         loop {
@@ -122,7 +122,7 @@ impl Node {
 
     /// Lets copies go while the area is fuller than it should be; whether some did.
     pub(crate) async fn give_room_back(self: &Rc<Self>) -> bool {
-        let Some(cache) = &self.cache else { return false };
+        let Some(cache) = self.cache.get() else { return false };
         let usage = self.data.usage.here();
         let used = usage.total - usage.free.min(usage.total);
         let marks = (SPACE_LOW_PERCENT, SPACE_HIGH_PERCENT);
@@ -175,7 +175,7 @@ impl Node {
 
     /// Home: gives the room of a file back that the tier has and nobody has open. `EALREADY` where it has none.
     pub(crate) async fn evict(self: &Rc<Self>, ino: InodeId) -> Result<PeerReply, Refused> {
-        let cache = self.cache()?;
+        let cache = self.cache.need()?;
         let Some(state) = cache.state(ino) else { return Ok(PeerReply::Ready(true)) };
         if !state.is_safe() {
             return Err(Refused::because(libc_errno::EAGAIN, "the tier does not have it yet"));

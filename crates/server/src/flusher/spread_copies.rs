@@ -47,7 +47,7 @@ impl Node {
 
     /// Evictions that were cut short, before anybody is served.
     pub(crate) async fn finish_evictions(self: &Rc<Self>) {
-        let Some(cache) = &self.cache else { return };
+        let Some(cache) = self.cache.get() else { return };
         let is_half = |record: &hayase_store::LedgerRecord| {
             record.state == FileState::InTier && record.layout != Layout::Whole
         };

@@ -43,9 +43,9 @@ enum Outcome {
 impl Node {
     /// Flushes for as long as the server lives.
     pub(crate) async fn keep_flushing(self: Rc<Self>) {
-        let Some(cache) = &self.cache else { return };
+        let Some(cache) = self.cache.get() else { return };
         self.rpc.grace.over().await;
-        self.sweep_leftovers();
+        self.cache.sweep_leftovers();
         let streams = streams_of_node(FLUSH_STREAMS, FLUSH_STREAMS_JOB, self.servers);
         let mut requests = self.activity.counts().requests;
         let (mut looked_at, mut looked_at_removed) = (InodeId(0), InodeId(0));
@@ -148,7 +148,7 @@ impl Node {
         cache.traffic.removing.set(cache.traffic.removing.get() + 1);
         let this = Rc::clone(self);
         tokio::task::spawn_local(async move {
-            let Some(cache) = &this.cache else { return };
+            let Some(cache) = this.cache.get() else { return };
             let active = cache.active(number);
             let removed = this.remove_buried(cache, &tombstone, false).await;
             active.is_flushing.set(false);
@@ -164,7 +164,7 @@ impl Node {
     }
 
     async fn flush_counted(self: Rc<Self>, ino: InodeId, as_it_stands: bool) {
-        let Some(cache) = &self.cache else { return };
+        let Some(cache) = self.cache.get() else { return };
         let active = cache.active(ino);
         let result = self.flush(cache, ino, as_it_stands).await;
         active.is_flushing.set(false);
@@ -279,7 +279,7 @@ impl Node {
             // Before another mark takes its place.
             Some(earlier) if earlier != mark => {
                 let _held = cache.publishing.lock(ino).await;
-                self.adopt_sent(cache, ino).await?;
+                cache.adopt_sent(ino).await?;
                 let is_still = active.generation.get() == generation;
                 match cache.record(ino).filter(|record| is_still && !record.state.is_safe()) {
                     Some(record) => record,

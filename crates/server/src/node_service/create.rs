@@ -42,7 +42,7 @@ impl Node {
         once: Option<OnceId>,
     ) -> Result<NodeAnswer, Refused> {
         check_name(&node.name)?;
-        self.refuse_cache_name(node.parent, &node.name)?;
+        self.cache.refuse_name(node.parent, &node.name)?;
         let node = self.know_parent(node).await?;
         self.names.end_sole_maker(node.parent, Some(process.id)).await;
         let (open, parent) = (node.open, node.parent);
@@ -269,7 +269,7 @@ impl Node {
         self.know_path(place.parent).await?;
         let inode = self.meta.new_inode(node, layout)?;
         self.store_inode(node, &inode, Some(once))?;
-        self.is_there_now(place);
+        self.cache.is_there_now(place);
         self.names.directories.looked_up(place.clone(), self.node);
         self.names.touch_dir(place.parent);
         let grants = self.home_attributes(inode.ino, self.node);

@@ -46,7 +46,8 @@ impl Node {
         if name.len() > 255 {
             return Err(Refused::new(libc_errno::ENAMETOOLONG));
         }
-        if self.cache.is_some() && parent == InodeId::ROOT && name == crate::cache::CACHE_NAME {
+        if self.cache.get().is_some() && parent == InodeId::ROOT && name == crate::cache::CACHE_NAME
+        {
             return Ok(NodeReply::Entry(self.entry(InodeId::CACHE_ROOT).await?));
         }
         let place = Place { parent, name };
@@ -129,7 +130,7 @@ impl Node {
     ) -> Served {
         check_name(&name)?;
         check_tree(ino, parent)?;
-        self.refuse_cache_name(parent, &name)?;
+        self.cache.refuse_name(parent, &name)?;
         if ino.is_cached() || parent.is_cached() {
             let why = "the cache area has no hard links";
             return Err(Refused::because(libc_errno::EPERM, why));
@@ -226,7 +227,7 @@ impl Node {
         once: Option<OnceId>,
     ) -> Result<NodeAnswer, Refused> {
         let place = Place { parent, name };
-        self.refuse_cache_name(parent, &place.name)?;
+        self.cache.refuse_name(parent, &place.name)?;
         if parent.is_cached() {
             self.before_remove(&place, directory).await?;
         }
@@ -308,8 +309,8 @@ impl Node {
         self.names.end_sole_maker(to.0, Some(process.id)).await;
         let from = Place { parent: from.0, name: from.1 };
         let to = Place { parent: to.0, name: to.1 };
-        self.refuse_cache_name(from.parent, &from.name)?;
-        self.refuse_cache_name(to.parent, &to.name)?;
+        self.cache.refuse_name(from.parent, &from.name)?;
+        self.cache.refuse_name(to.parent, &to.name)?;
         if from.parent.is_cached() != to.parent.is_cached() {
             return Err(Refused::new(libc_errno::EXDEV));
         }

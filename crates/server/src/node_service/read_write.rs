@@ -95,7 +95,7 @@ impl Node {
         len: usize,
         buffer: BoxBuffer,
     ) -> Result<Attempt<(BoxBuffer, usize)>, Refused> {
-        let is_here = part.ino.home() == self.me && self.is_here(part.ino);
+        let is_here = part.ino.home() == self.me && self.cache.is_here(part.ino);
         if server == self.me && part.index == 0 && is_here {
             let found = self.data.parts.get(part_id(part));
             if let Ok(found) = found {
@@ -327,7 +327,7 @@ impl Node {
     ) -> Served {
         let (source, target) = (self.file(from.0).await?, self.file(to.0).await?);
         let here = |ino: InodeId, file: &Known| {
-            ino.home() == self.me && *file.layout == Layout::Whole && self.is_here(ino)
+            ino.home() == self.me && *file.layout == Layout::Whole && self.cache.is_here(ino)
         };
         if here(from.0, &source) && here(to.0, &target) {
             let part = |ino, file: &Known| {

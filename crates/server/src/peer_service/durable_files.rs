@@ -52,7 +52,7 @@ impl Node {
         let data_only = asking != Asking::Sync { data_only: false };
         if let Layout::Striped { .. } = inode.layout {
             let lives = self.sync_parts(inode, data_only).await?;
-            if asking != Asking::Look && self.cache.is_some() {
+            if asking != Asking::Look && self.cache.get().is_some() {
                 note_durable(self.meta.store(), inode.ino, inode.size, inode.size)?;
             }
             return Ok(lives);
@@ -76,7 +76,7 @@ impl Node {
         }
         let (bytes, len) = done?;
         // Nobody resumes a job that has no tier.
-        if asking != Asking::Look && self.cache.is_some() {
+        if asking != Asking::Look && self.cache.get().is_some() {
             note_durable(self.meta.store(), inode.ino, bytes, len)?;
         }
         Ok(vec![(self.me, self.data.life)])

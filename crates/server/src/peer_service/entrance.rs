@@ -71,7 +71,7 @@ impl PeerService {
         // Which says only that somebody lives: nothing has changed, and an idle server is to stay cheap.
         if !matches!(request, PeerRequest::Member(MemberRequest::Beat { .. })) {
             node.look_at_counters();
-            node.stir_flusher();
+            node.cache.stir_flusher();
         }
         let asking = NodeId(from.server.0);
         if node.refuses(from) {

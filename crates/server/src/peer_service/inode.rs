@@ -24,7 +24,7 @@ impl Node {
     pub(crate) fn attr_of(&self, inode: &Inode) -> Result<Attr, Refused> {
         let mut attr = convert::attr_of_record(inode);
         // What is not here, or not all of it, is as the tier says.
-        if let Some(version) = self.only_in_tier(inode.ino) {
+        if let Some(version) = self.cache.only_in_tier(inode.ino) {
             attr.size = version.size;
             attr.blocks = version.size.div_ceil(512);
             attr.mtime = convert::time(version.mtime);
@@ -109,7 +109,7 @@ impl Node {
         if inode.layout == Layout::Whole {
             self.data.parts.create(whole_part(inode.ino, 0)).map_err(part_refused)?;
         }
-        self.cached_file_made(node, inode)?;
+        self.cache.file_made(node, inode)?;
         let mut txn = self.meta.begin();
         let stored = self
             .store_inode_in(&mut txn, node, inode, named)
@@ -163,7 +163,7 @@ impl Node {
     /// An inode whose name could not be bound.
     pub(crate) fn drop_inode(&self, ino: InodeId) -> Answer {
         let Ok(inode) = self.meta.inode(ino) else { return Ok(PeerReply::Done) };
-        if let Some(cache) = self.cached(ino) {
+        if let Some(cache) = self.cache.of(ino) {
             cache.ended(ino);
         }
         let mut txn = self.meta.begin();
@@ -193,14 +193,14 @@ impl Node {
         let guard = self.home_change(ino, from, bits).await;
         let inode = self.visible_inode(from, ino)?;
         self.before_set_attr(&inode, &change).await?;
-        let _cutting = change.size.map(|_| self.opening(ino));
+        let _cutting = change.size.map(|_| self.cache.opening(ino));
         if let Some(size) = change.size {
-            self.before_change(ino, size == 0)?;
+            self.cache.before_change(ino, size == 0)?;
             // Where its bytes lie may have changed while others were asked.
             self.truncate(&self.meta.inode(ino)?, size).await?;
         }
         if inode.layout == Layout::Whole
-            && self.is_here(ino)
+            && self.cache.is_here(ino)
             && (change.atime.is_some() || change.mtime.is_some())
         {
             let part = self.data.parts.get(whole_part(ino, inode.layout_epoch));
@@ -244,7 +244,7 @@ impl Node {
         self.data.kept_room.ended(inode.ino);
         self.files.forget(inode.ino);
         self.turns.forget(inode.ino);
-        if let Some(cache) = self.cached(inode.ino) {
+        if let Some(cache) = self.cache.of(inode.ino) {
             cache.ended(inode.ino);
         }
         self.remove_parts(inode);

@@ -107,7 +107,7 @@ impl Node {
         let _change = self.home_change(ino, requester, ATTR).await;
         // What is on its way to the tier under this name arrives before the name is another's. A
         // removed name is nobody's: who takes it asks for that by `CacheStillNamed`.
-        let _published = match self.cached(ino).filter(|_| replaced) {
+        let _published = match self.cache.of(ino).filter(|_| replaced) {
             Some(cache) => Some(cache.publishing.lock(ino).await),
             None => None,
         };
@@ -140,7 +140,7 @@ impl Node {
             .map_err(meta_refused)?;
         txn.commit().map_err(meta_refused)?;
         if inode.nlink == 0
-            && let Some(cache) = self.cached(ino)
+            && let Some(cache) = self.cache.of(ino)
         {
             cache.lost_its_name(ino)?;
         }

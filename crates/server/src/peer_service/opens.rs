@@ -27,8 +27,8 @@ impl Node {
         if !self.is_reachable(&inode, from) {
             return Err(Refused::new(libc_errno::ESTALE));
         }
-        let _opening = self.opening(ino);
-        self.before_open(ino, open.access, truncate).await?;
+        let _opening = self.cache.opening(ino);
+        self.cache.before_open(ino, open.access, truncate).await?;
         // Bytes that MPI-IO keeps by writer are made whole first, by who asks.
         if matches!(inode.layout, Layout::Recorded { .. }) && (open.access.write || truncate) {
             return Ok(PeerReply::Stale);
@@ -37,7 +37,7 @@ impl Node {
         let local = open.kind == OpenKind::Local
             && from == self.node
             && inode.layout == Layout::Whole
-            && (truncate || self.is_here(ino));
+            && (truncate || self.cache.is_here(ino));
         if open.kind == OpenKind::Local && !local {
             open.kind = OpenKind::Remote;
         }
@@ -135,7 +135,7 @@ impl Node {
         let mut parts = Vec::new();
         match &inode.layout {
             // Attributes show blocks of a file of which only the tier has bytes, so that nobody takes it for a hole.
-            Layout::Whole if self.only_in_tier(ino).is_some() => parts.push((self.me.0, 0)),
+            Layout::Whole if self.cache.only_in_tier(ino).is_some() => parts.push((self.me.0, 0)),
             Layout::Whole => parts.push((self.me.0, attr.blocks * 512)),
             Layout::Striped { servers, .. } => {
                 for (index, server) in servers.iter().enumerate() {
@@ -162,7 +162,7 @@ impl Node {
             }
             _ => {}
         }
-        let record = self.cache.as_ref().and_then(|cache| cache.record(ino));
+        let record = self.cache.get().and_then(|cache| cache.record(ino));
         let cache = record.map(|record| CacheLine {
             path: record.path,
             state: record.state.word().to_owned(),

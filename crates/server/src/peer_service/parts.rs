@@ -25,7 +25,7 @@ impl Node {
         len: u32,
     ) -> Served {
         let len = (len as usize).min(PAYLOAD_BYTES_MAX);
-        if !self.is_here(part.ino) {
+        if !self.cache.is_here(part.ino) {
             return self.read_fetched(part, offset, len).await;
         }
         let found = match self.data.existing(part) {
@@ -55,7 +55,7 @@ impl Node {
         if part_id(part) != whole_part(part.ino, 0) {
             return PeerReply::Stale.into();
         }
-        let fetched = self.fetch_range(part.ino, offset.0, len as u64).await;
+        let fetched = self.cache.fetch_range(part.ino, offset.0, len as u64).await;
         let slot = self.rpc.peers.slot().await;
         let read = match fetched {
             Ok(()) => match self.data.parts.get(part_id(part)) {
@@ -63,7 +63,7 @@ impl Node {
                 Err(error) => Err(part_refused(error)),
             },
             Err(refused) if refused.errno == libc_errno::ENOSPC => {
-                self.read_through(part.ino, offset, len, slot).await
+                self.cache.read_through(part.ino, offset, len, slot).await
             }
             Err(refused) => Err(refused),
         };

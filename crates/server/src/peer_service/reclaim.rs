@@ -58,7 +58,7 @@ impl Node {
                 self.finish_old_intents();
             }
             self.finish_prepared_for(from.server);
-            if let Some(cache) = &self.cache {
+            if let Some(cache) = self.cache.get() {
                 cache.names_may_be_gone();
             }
             self.rpc.grace.told(from.server);

@@ -63,7 +63,7 @@ impl Node {
         if self.homes.is_open(ino) {
             return Err(Refused::because(libc_errno::EBUSY, "it is open"));
         }
-        let cache = self.cached(ino);
+        let cache = self.cache.of(ino);
         let _published = match cache {
             Some(cache) => Some(cache.publishing.lock(ino).await),
             None => None,
@@ -128,7 +128,7 @@ impl Node {
         if !matches!(self.meta.inode(ino)?.layout, Layout::Recorded { .. }) {
             return Err(Refused::because(libc_errno::EINVAL, "it is not a file of MPI programs"));
         }
-        let cache = self.cached(ino);
+        let cache = self.cache.of(ino);
         if let Some(cache) = cache {
             self.written_by_mpi(cache, ino).await?;
         }
@@ -191,7 +191,7 @@ impl Node {
             let now = stored_time(self.meta.now());
             if is_first
                 && self.meta.inode(ino)?.size != size
-                && let Some(cache) = self.cached(ino)
+                && let Some(cache) = self.cache.of(ino)
             {
                 // Its writer died before it told of this: the tier does not have it.
                 cache.becomes_dirty(ino)?;
@@ -367,14 +367,14 @@ impl Node {
 
     /// All bytes into a part here, then the layout. Until then it is what it was.
     async fn make_whole(self: &Rc<Self>, ino: InodeId, keep: Option<u64>) -> Result<(), Refused> {
-        if let Some(cache) = self.cached(ino) {
+        if let Some(cache) = self.cache.of(ino) {
             // Its room may be on its way back; from here on it is not.
             drop(cache.publishing.lock(ino).await);
         }
         let before = self.meta.inode(ino)?;
         let Layout::Recorded { container } = before.layout else { return Ok(()) };
         self.require_no_mpi(container).await?;
-        let id = whole_part(ino, self.whole_epoch(&before));
+        let id = whole_part(ino, self.cache.whole_epoch(&before));
         // What a crash left of an earlier try.
         self.data.discard(id);
         let part = self.data.parts.create(id).map_err(part_refused)?;
@@ -387,14 +387,6 @@ impl Node {
         }
         self.data.usage.changed();
         made
-    }
-
-    /// Of the part that a recorded file becomes.
-    fn whole_epoch(&self, recorded: &Inode) -> u32 {
-        match self.cached(recorded.ino) {
-            Some(_) => recorded.layout_epoch,
-            None => recorded.layout_epoch + 1,
-        }
     }
 
     /// Programs that have the file open by MPI-IO hold a lock on the mark of its container.
@@ -455,7 +447,7 @@ impl Node {
         let _change = self.home_change(ino, NOBODY, Grants::ALL).await;
         let _held = self.inode_locks.lock(ino).await;
         self.require_no_mpi(container).await?;
-        let cache = self.cached(ino);
+        let cache = self.cache.of(ino);
         let _published = match cache {
             Some(cache) => Some(cache.publishing.lock(ino).await),
             None => None,
@@ -466,7 +458,7 @@ impl Node {
         }
         let (atime, mtime) = (SetTime::To(inode.atime), SetTime::To(inode.mtime));
         part.set_times(Some(atime), Some(mtime)).map_err(part_refused)?;
-        let layout_epoch = self.whole_epoch(&inode);
+        let layout_epoch = self.cache.whole_epoch(&inode);
         if let Some(cache) = cache {
             cache.becomes_dirty(ino)?;
             cache.ledger_durable().await?;

@@ -58,7 +58,7 @@ impl Node {
         self.meta.answers.record(&mut txn, once, &reply)?;
         txn.commit().map_err(meta_refused)?;
         self.names.directories.looked_up(place.clone(), from);
-        self.is_there_now(&place);
+        self.cache.is_there_now(&place);
         self.names.touch_dir(place.parent);
         Ok(reply)
     }

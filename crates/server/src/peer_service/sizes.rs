@@ -219,12 +219,12 @@ impl Node {
 
     pub(super) async fn seek(self: &Rc<Self>, ino: InodeId, offset: u64, whence: u8) -> Answer {
         let mut inode = self.meta.inode(ino)?;
-        if !self.is_here(ino) {
+        if !self.cache.is_here(ino) {
             inode.size = self.attr_of(&inode)?.size;
         }
         let whence = if whence == 3 { Whence::Data } else { Whence::Hole };
         let found = match inode.layout {
-            Layout::Whole if self.is_here(ino) => {
+            Layout::Whole if self.cache.is_here(ino) => {
                 let part = self.data.whole(&inode)?;
                 part.seek(offset, whence).map_err(part_refused)?
             }
@@ -268,13 +268,13 @@ impl Node {
         let mut lives = vec![(self.me, self.data.life)];
         match &inode.layout {
             // The tier has all of it.
-            Layout::Whole if !self.is_here(ino) => {}
+            Layout::Whole if !self.cache.is_here(ino) => {}
             Layout::Whole if is_of_container(&inode) => {
                 lives = self.sync_noted(&inode, Asking::Sync { data_only }).await?;
             }
             Layout::Whole => {
                 let part = self.data.whole(&inode)?;
-                match self.cached(ino) {
+                match self.cache.of(ino) {
                     Some(cache) => cache.sync_part(&self.data.disk, part).await?,
                     None => {
                         refuse_broken(self.meta.store(), ino, self.me)?;
@@ -290,7 +290,7 @@ impl Node {
                 }
             }
             Layout::Striped { .. } => {
-                if let Some(cache) = self.cached(ino) {
+                if let Some(cache) = self.cache.of(ino) {
                     cache.ledger_durable().await?;
                 }
                 let synced = match is_of_container(&inode) {
@@ -303,7 +303,7 @@ impl Node {
                 })?;
             }
             Layout::Recorded { .. } => {
-                if let Some(cache) = self.cached(ino) {
+                if let Some(cache) = self.cache.of(ino) {
                     cache.ledger_durable().await?;
                 }
                 let mut syncs = Vec::new();

@@ -17,7 +17,7 @@ use crate::refusals::libc_errno;
 impl Node {
     pub(super) async fn get_xattr(self: &Rc<Self>, ino: InodeId, name: &Name) -> Answer {
         let inode = self.meta.inode(ino)?;
-        if let Some(cache) = self.cached(ino) {
+        if let Some(cache) = self.cache.of(ino) {
             let bearer = Bearer { node: self, cache, inode: &inode };
             return bearer.value(name).await.map(PeerReply::Value);
         }
@@ -65,7 +65,7 @@ impl Node {
 
     pub(super) async fn list_xattr(self: &Rc<Self>, ino: InodeId) -> Answer {
         let inode = self.meta.inode(ino)?;
-        if let Some(cache) = self.cached(ino) {
+        if let Some(cache) = self.cache.of(ino) {
             let bearer = Bearer { node: self, cache, inode: &inode };
             return bearer.names().await.map(PeerReply::Names);
         }
@@ -108,7 +108,7 @@ impl Node {
     ) -> Answer {
         let acl = AclChange::of(&change.name, change.value.as_deref()).transpose()?;
         let inode = self.meta.inode(ino)?;
-        let bearer = Bearer { node: self, cache: self.cache()?, inode: &inode };
+        let bearer = Bearer { node: self, cache: self.cache.need()?, inode: &inode };
         match &acl {
             Some(list) => bearer.before_list(&change.name, list).await?,
             None => bearer.change(change).await?,
