@@ -446,9 +446,11 @@ pub(crate) fn held_open(ino: InodeId, access: Access, number: u64) -> HeldOpen {
 
 #[cfg(test)]
 mod tests {
+    use hayase_wire::message::Grants;
     use tokio::task::LocalSet;
 
     use super::*;
+    use crate::limits::RECALL_DEADLINE;
 
     const WAYS: usize = 4;
 
