@@ -50,7 +50,6 @@ use crate::flusher::space::Marked;
 use crate::keyed_lock::KeyedLock;
 use crate::limits::{CACHE_MEMO_MAX, TIER_THREADS};
 use crate::meta::Tombstones as TombstonesOf;
-use crate::node::Node;
 use crate::refusals::libc_errno;
 use crate::settings::{CacheSettings, DurableAt};
 
@@ -523,14 +522,6 @@ impl Cache {
     ) -> Result<T, Refused> {
         let tier = Arc::clone(&self.tier);
         self.threads.run(move || work(&*tier)).await
-    }
-}
-
-impl Node {
-    /// Whether some node has it open for writing, or some program by MPI-IO.
-    pub(crate) fn has_writers(&self, ino: InodeId) -> bool {
-        let is_open_by_mpi = |cache: &Cache| cache.is_open_by_mpi(ino);
-        self.homes.has_writers(ino) || self.cache.of(ino).is_some_and(is_open_by_mpi)
     }
 }
 

@@ -10,8 +10,10 @@
 //! - `node_service`: what is done for a process of this node: asks the roles above, wherever they
 //!   are, and puts their answers together.
 //! - `recorded`: files that MPI-IO keeps as one part per writer, and how they are shown as one.
-//! - `socket`, `peers`: the two ways in; `clients`: the processes of this node; `local`: such a
-//!   process inside the server's own.
+//! - `meta`: records, intents and answers in one store; `data`: parts and their bytes; `rpc`: calls to servers, in
+//!   sessions; `names`: which server decides about a name; `activity`: counters. These know no role.
+//! - `socket`: the way in for processes; `clients`: the processes of this node; `local`: such a process inside the
+//!   server's own.
 //! - `cache`: the area in front of a tier; `flusher`: how what is written there gets to it.
 //! - [`Ground`]: what a server stands on, so that a simulation can own it.
 //!

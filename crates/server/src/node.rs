@@ -17,6 +17,7 @@ use crate::handed_on::HandedOn;
 use crate::homes::Homes;
 use crate::keyed_lock::KeyedLock;
 use crate::locks::Locks;
+use crate::membership::MemberTasks;
 use crate::meta::Meta;
 use crate::names::Names;
 use crate::network::Network;
@@ -53,6 +54,7 @@ pub(crate) struct Node {
     pub(crate) crowd: crate::crowd::Crowd,
     pub(crate) replies: ReplyCache,
     pub(crate) rpc: Rc<Servers>,
+    pub(crate) members: Rc<MemberTasks>,
     /// Starts of this server, this one included.
     pub(crate) incarnation: u64,
     pub(crate) intent_age: Duration,

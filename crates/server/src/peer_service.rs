@@ -24,7 +24,7 @@ mod xattr;
 use crate::rpc::OwnService;
 use std::rc::{Rc, Weak};
 
-use hayase_layout::NodeId;
+use hayase_layout::{NodeId, ServerId};
 use hayase_wire::BoxBuffer;
 use hayase_wire::message::{
     CacheRequest, DirectoryRequest, FileRequest, InodeRequest, LinkRequest, LockRequest,
@@ -34,6 +34,7 @@ use hayase_wire::message::{
 
 use crate::boxed::Local;
 use crate::locks::{LockOwner, Ticket};
+use crate::membership::Losses;
 use crate::names::Finisher;
 use crate::names::kept_names::Here;
 use crate::node::Node;
@@ -95,6 +96,24 @@ impl Finisher for Roles {
                 None => PeerReply::Refused(stopped()),
             }
         })
+    }
+}
+
+impl Losses for Roles {
+    fn release(&self, lost: NodeId) {
+        let Some(node) = self.node.upgrade() else { return };
+        let inos = node.homes.known_to(lost);
+        let server = ServerId(lost.0);
+        tracing::warn!(%server, inodes = inos.len(), "what a lost node held is released");
+        node.home_gone(lost, &inos);
+        node.reap_orphans(inos);
+        node.release_locks_of(|owner| owner.node == lost);
+    }
+
+    fn finish_old_intents(&self) {
+        if let Some(node) = self.node.upgrade() {
+            node.finish_old_intents();
+        }
     }
 }
 

@@ -3,6 +3,7 @@
 //! Order of a start: the node's socket and the ports are bound, the stores opened, the server made
 //! known, the members waited for ([`meeting`]); then it is ready. Everything runs on one thread.
 
+use crate::membership::MemberTasks;
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
 use std::future::Future;
@@ -33,7 +34,7 @@ use crate::limits::LOCKS_MAX;
 use crate::local::LocalServer;
 use crate::locks::Locks;
 use crate::meeting::{self, Doors};
-use crate::membership::Membership;
+use crate::membership::{Losses, Membership};
 use crate::meta::{Meta, NamesDisk, Tombstones};
 use crate::names::{Names, Shard};
 use crate::node::Node;
@@ -101,7 +102,7 @@ async fn run(
     tasks.spawn_local(processes);
     opened(local);
     // Before others are told of this incarnation: one that ends in between must be missed.
-    tasks.spawn_local(Rc::clone(&node).keep_membership());
+    tasks.spawn_local(Rc::clone(&node.members).keep());
     if incarnation > 1 {
         node.ask_others_to_tell(addresses).await;
     }
@@ -234,6 +235,8 @@ fn node(
     };
     let grace = Grace::new((stores.incarnation > 1).then_some(others), settings.mounts);
     let rpc = Servers::new(identity, peers, membership, grace, (&meta, &clients));
+    let identity = (settings.server, settings.servers, me.start_id);
+    let member_tasks = MemberTasks::new(identity, (&rpc, &meta, &clients));
     let activity = Rc::new(Activity::default());
     let storage = Storage {
         parts: stores.parts,
@@ -271,6 +274,7 @@ fn node(
         handed_on: Default::default(),
         clients,
         rpc,
+        members: member_tasks,
         crowd: Default::default(),
         replies: Default::default(),
         incarnation: stores.incarnation,
@@ -293,6 +297,7 @@ fn node(
     });
     let roles = Roles::of(&node);
     node.rpc.serve_here_by(Rc::clone(&roles) as Rc<dyn OwnService>);
+    node.members.tell(Rc::clone(&roles) as Rc<dyn Losses>);
     node.names.finish_by(roles);
     Ok(node)
 }

@@ -9,38 +9,13 @@ use std::rc::Rc;
 use hayase_layout::InodeId;
 use hayase_store::FileState;
 use hayase_tier::TierError;
-use hayase_wire::message::{Access, Binding, CacheRequest, FileKind, PeerReply, Place, Refused};
+use hayase_wire::message::{Access, PeerReply, Refused};
 use tokio::time::Instant;
 
 use super::paths::key;
 use crate::cache::area::CacheArea;
 use crate::limits::CACHE_FRESH;
-use crate::node::Node;
-use crate::refusals::{libc_errno, unexpected};
-
-impl Node {
-    /// For a lookup: whether what the name is bound to is what the tier has, or newer. If not, the name
-    /// is free again: look it up anew.
-    pub(crate) async fn is_as_in_tier(
-        self: &Rc<Self>,
-        place: &Place,
-        found: Binding,
-    ) -> Result<bool, Refused> {
-        let ino = found.ino;
-        if !ino.is_cached() || found.kind != FileKind::Regular {
-            return Ok(true);
-        }
-        match self.rpc.ask(ino.home(), CacheRequest::Check { ino }).await? {
-            PeerReply::Ready(true) => return Ok(true),
-            PeerReply::Ready(false) => {}
-            other => return Err(unexpected(&other)),
-        }
-        let shard = self.names.shard_of(place.parent, &place.name);
-        let forget = CacheRequest::Forget { place: place.clone(), ino };
-        self.rpc.ask(shard, forget).await?;
-        Ok(false)
-    }
-}
+use crate::refusals::libc_errno;
 
 impl CacheArea {
     /// Home: whether the tier still has this version; asks the tier if nobody has just now.

@@ -13,7 +13,7 @@ use hayase_layout::{ByteCount, InodeId, Layout, LocalOffset};
 use hayase_store::{FileState, LedgerRecord, Part, PartError, PartId, Parts, SetTime, TierVersion};
 use hayase_tier::{ObjectMeta, Reader, Tier};
 use hayase_wire::BoxBuffer;
-use hayase_wire::message::{PeerReply, Refused};
+use hayase_wire::message::Refused;
 use tokio::sync::Notify;
 
 use super::convert::system_time;
@@ -23,7 +23,6 @@ use crate::cache::area::CacheArea;
 use crate::convert::part_refused;
 use crate::convert::whole_part;
 use crate::limits::{FETCH_AHEAD, FETCH_AT_ONCE, FETCH_AT_OPEN, FETCH_BYTES, FETCH_WAIT};
-use crate::node::Node;
 use crate::refusals::libc_errno;
 
 /// One file on its way here.
@@ -93,21 +92,6 @@ impl Fetch {
             }
         };
         self.pieces.borrow_mut()[piece] = state;
-    }
-}
-
-impl Node {
-    /// Before a file is written: all of it comes here. `Ready(false)` when that takes longer than a
-    /// message may: ask again.
-    pub(crate) async fn fetch_all(self: &Rc<Self>, ino: InodeId) -> Result<PeerReply, Refused> {
-        if let Some(reply) = self.fetch_striped(ino).await? {
-            return Ok(reply);
-        }
-        let all = self.cache.fetch_range(ino, 0, u64::MAX);
-        match tokio::time::timeout(FETCH_WAIT, all).await {
-            Ok(fetched) => fetched.map(|()| PeerReply::Ready(true)),
-            Err(_) => Ok(PeerReply::Ready(false)),
-        }
     }
 }
 

@@ -3,6 +3,7 @@
 //! Nothing is read of a file but its attributes. Its home is the shard of its name, so homes of
 //! imported files are spread over the servers.
 
+use crate::refusals::unexpected;
 use std::collections::BTreeMap;
 use std::rc::Rc;
 use std::time::Duration;
@@ -183,6 +184,28 @@ impl Node {
         drop(held);
         self.names.inval_name(&place, from).await;
         Ok(PeerReply::Done)
+    }
+
+    /// For a lookup: whether what the name is bound to is what the tier has, or newer. If not, the name
+    /// is free again: look it up anew.
+    pub(crate) async fn is_as_in_tier(
+        self: &Rc<Self>,
+        place: &Place,
+        found: Binding,
+    ) -> Result<bool, Refused> {
+        let ino = found.ino;
+        if !ino.is_cached() || found.kind != FileKind::Regular {
+            return Ok(true);
+        }
+        match self.rpc.ask(ino.home(), CacheRequest::Check { ino }).await? {
+            PeerReply::Ready(true) => return Ok(true),
+            PeerReply::Ready(false) => {}
+            other => return Err(unexpected(&other)),
+        }
+        let shard = self.names.shard_of(place.parent, &place.name);
+        let forget = CacheRequest::Forget { place: place.clone(), ino };
+        self.rpc.ask(shard, forget).await?;
+        Ok(false)
     }
 }
 

@@ -23,7 +23,7 @@ use crate::refusals::{libc_errno, unexpected};
 
 impl Cache {
     /// As far as was seen.
-    pub(super) fn is_open_by_mpi(&self, ino: InodeId) -> bool {
+    pub(crate) fn is_open_by_mpi(&self, ino: InodeId) -> bool {
         self.active.borrow().get(&ino).is_some_and(|active| active.is_open_by_mpi.get())
     }
 }

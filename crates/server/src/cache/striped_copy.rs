@@ -321,6 +321,19 @@ impl Node {
         *cache.active(ino).striping.borrow_mut() = None;
         self.data.usage.changed();
     }
+
+    /// Before a file is written: all of it comes here. `Ready(false)` when that takes longer than a
+    /// message may: ask again.
+    pub(crate) async fn fetch_all(self: &Rc<Self>, ino: InodeId) -> Result<PeerReply, Refused> {
+        if let Some(reply) = self.fetch_striped(ino).await? {
+            return Ok(reply);
+        }
+        let all = self.cache.fetch_range(ino, 0, u64::MAX);
+        match tokio::time::timeout(FETCH_WAIT, all).await {
+            Ok(fetched) => fetched.map(|()| PeerReply::Ready(true)),
+            Err(_) => Ok(PeerReply::Ready(false)),
+        }
+    }
 }
 
 fn meta_of(version: TierVersion) -> ObjectMeta {

@@ -225,4 +225,10 @@ impl Node {
             && cache.active(ino).taken_since.get().is_none()
             && (with_open || !self.has_writers(ino))
     }
+
+    /// Whether some node has it open for writing, or some program by MPI-IO.
+    pub(crate) fn has_writers(&self, ino: InodeId) -> bool {
+        let is_open_by_mpi = |cache: &Cache| cache.is_open_by_mpi(ino);
+        self.homes.has_writers(ino) || self.cache.of(ino).is_some_and(is_open_by_mpi)
+    }
 }

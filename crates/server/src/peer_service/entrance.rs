@@ -28,7 +28,7 @@ impl Service for PeerService {
     }
 
     fn ended(&self, peer: PeerIdentity, silent: Duration) {
-        self.0.beats_no_more(peer, silent);
+        self.0.members.beats_no_more(peer, silent);
     }
 
     async fn buffer(&self, _len: usize) -> BoxBuffer {
@@ -74,7 +74,7 @@ impl PeerService {
             node.cache.stir_flusher();
         }
         let asking = NodeId(from.server.0);
-        if node.refuses(from) {
+        if node.rpc.membership.refuses(from) {
             return PeerReply::Dead.into();
         }
         let is = Properties::of(&request);
@@ -109,9 +109,9 @@ impl PeerService {
         let node = &self.0;
         match request {
             MemberRequest::Reclaim { holding, as_of } => node.reclaim(from, *holding, as_of).await,
-            MemberRequest::Beat { took } => node.beaten(from, took).await,
+            MemberRequest::Beat { took } => node.members.beaten(from, took).await,
             MemberRequest::Members(members) => {
-                node.take(*members);
+                node.members.take(*members);
                 PeerReply::Done
             }
             MemberRequest::Returned { addresses } => node.returned(from, addresses),
