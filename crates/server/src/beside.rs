@@ -8,60 +8,16 @@
 //! nothing of that file.
 //! Source: `docs/design/001-coherence.md`, "Programs without a mount".
 
-use std::cell::{Cell, RefCell};
-use std::collections::HashMap;
 use std::rc::Rc;
 
 use hayase_layout::InodeId;
 use hayase_wire::message::{Close, Grants, Name, NodeReply, NodeRequest, Refused};
 use rustix::io::Errno;
-use tokio::time::Instant;
 
-use crate::clients::Process;
-use crate::limits::{BESIDE_KEPT, BESIDE_SWEEP_STEP, INVAL_NAME_WAIT};
+use crate::clients::{Clients, Process};
+use crate::home::ATTR;
+use crate::limits::INVAL_NAME_WAIT;
 use crate::node::Node;
-
-/// Files that programs have open for writing, or had a moment ago.
-#[derive(Default)]
-pub(crate) struct WrittenBeside {
-    files: RefCell<HashMap<InodeId, Writers>>,
-    sweep_at: Cell<usize>,
-}
-
-struct Writers {
-    count: u32,
-    /// When the last of them ended.
-    ended: Instant,
-}
-
-impl Writers {
-    /// What was asked for while it was written may be answered still.
-    fn count_still(&self) -> bool {
-        self.count > 0 || self.ended.elapsed() < BESIDE_KEPT
-    }
-}
-
-impl WrittenBeside {
-    pub(crate) fn begin(&self, ino: InodeId) {
-        let mut files = self.files.borrow_mut();
-        if files.len() >= self.sweep_at.get().max(BESIDE_SWEEP_STEP) {
-            files.retain(|_, writers| writers.count_still());
-            self.sweep_at.set(files.len() + BESIDE_SWEEP_STEP);
-        }
-        files.entry(ino).or_insert_with(|| Writers { count: 0, ended: Instant::now() }).count += 1;
-    }
-
-    pub(crate) fn end(&self, ino: InodeId) {
-        if let Some(writers) = self.files.borrow_mut().get_mut(&ino) {
-            writers.count = writers.count.saturating_sub(1);
-            writers.ended = Instant::now();
-        }
-    }
-
-    pub(crate) fn has(&self, ino: InodeId) -> bool {
-        self.files.borrow().get(&ino).is_some_and(Writers::count_still)
-    }
-}
 
 /// Counts a program as a writer of a file until it is dropped.
 pub(crate) struct Beside {
@@ -81,9 +37,13 @@ pub(crate) struct Changes {
     names: Vec<(InodeId, Name)>,
 }
 
-const ATTR: Grants = Grants { cache: false, attr: true };
-
 impl Changes {
+    /// What a request of a program is going to change; `None` of what changes nothing, and of mounts,
+    /// which know what they do.
+    pub(crate) fn by(process: &Process, clients: &Clients, request: &NodeRequest) -> Option<Self> {
+        if process.mount || !clients.has_mounts() { None } else { Self::of(request) }
+    }
+
     fn of(request: &NodeRequest) -> Option<Self> {
         use NodeRequest as R;
         let (ino, names) = match request {
@@ -128,7 +88,7 @@ impl Node {
         let hand_on = || async {
             if self.incarnation > 1 {
                 // A mount that has not told yet may have begun before this life of the server.
-                self.grace.own_known().await;
+                self.rpc.grace.own_known().await;
             }
             let mut gathered = self.clients.gathered();
             if self.incarnation > 1 {
@@ -178,16 +138,6 @@ impl Node {
         }
     }
 
-    /// What a request of a program is going to change; `None` of what changes nothing, and of mounts,
-    /// which know what they do.
-    pub(crate) fn changes_beside(
-        &self,
-        process: &Process,
-        request: &NodeRequest,
-    ) -> Option<Changes> {
-        if process.mount || !self.clients.has_mounts() { None } else { Changes::of(request) }
-    }
-
     /// The request was carried out, or nobody knows: no mount of this node remembers what was before.
     pub(crate) async fn changed_beside(self: &Rc<Self>, changes: Changes, reply: &NodeReply) {
         let mut inos: Vec<_> = changes.ino.into_iter().collect();
@@ -200,7 +150,7 @@ impl Node {
             _ => {}
         }
         for (parent, name) in changes.names {
-            let forgotten = self.forget_name_here(parent, name);
+            let forgotten = self.clients.forget_name(parent, name);
             if tokio::time::timeout(INVAL_NAME_WAIT, forgotten).await.is_err() {
                 tracing::debug!("a name may be seen up to a second longer by a busy mount");
             }
@@ -217,7 +167,7 @@ impl Node {
     async fn take_back_here(self: &Rc<Self>, ino: InodeId, bits: Grants) -> bool {
         let mut all_gave_back = true;
         for mount in self.clients.mounts() {
-            let (still_open, gave_back) = self.take_back_from(&mount, ino, bits).await;
+            let (still_open, gave_back) = mount.take_back(ino, bits).await;
             all_gave_back &= gave_back;
             let Some(still_open) = still_open else { continue };
             let (access, as_of) = (mount.no_longer_open(ino, still_open), still_open.as_of);
@@ -226,33 +176,6 @@ impl Node {
             }
         }
         all_gave_back
-    }
-
-    /// What `process` may keep of an answer, at most: a program nothing, a mount nothing of what a
-    /// program of this node writes.
-    pub(crate) fn limit_grants(&self, process: &Process, reply: &mut NodeReply) {
-        let limit = |ino: InodeId, grants: &mut Grants| {
-            if !process.mount || self.clients.written_beside.has(ino) {
-                *grants = Grants::NONE;
-            }
-        };
-        match reply {
-            NodeReply::Entry(entry) => limit(entry.attr.ino, &mut entry.grants),
-            NodeReply::Attr { attr, grants } => limit(attr.ino, grants),
-            NodeReply::Created(created) => {
-                limit(created.entry.attr.ino, &mut created.entry.grants);
-                if let Some(opened) = &mut created.opened {
-                    limit(opened.attr.ino, &mut opened.grants);
-                }
-            }
-            NodeReply::Opened(opened) => limit(opened.attr.ino, &mut opened.grants),
-            NodeReply::Entries(entries) => {
-                for entry in entries.iter_mut().filter_map(|entry| entry.entry.as_mut()) {
-                    limit(entry.attr.ino, &mut entry.grants);
-                }
-            }
-            _ => {}
-        }
     }
 }
 
@@ -286,21 +209,6 @@ fn says_that_nothing_happened(refused: &Refused) -> bool {
 mod tests {
     use super::*;
 
-    #[tokio::test(start_paused = true)]
-    async fn a_file_counts_as_written_for_a_while_after_its_last_writer() {
-        let (files, ino) = (WrittenBeside::default(), InodeId(7));
-        assert!(!files.has(ino));
-        files.begin(ino);
-        files.begin(ino);
-        files.end(ino);
-        tokio::time::advance(2 * BESIDE_KEPT).await;
-        assert!(files.has(ino), "one is left");
-        files.end(ino);
-        assert!(files.has(ino) && !files.has(InodeId(8)));
-        tokio::time::advance(BESIDE_KEPT).await;
-        assert!(!files.has(ino));
-    }
-
     #[test]
     fn what_may_have_been_done_is_no_refusal() {
         let nothing_happened =
@@ -311,16 +219,5 @@ mod tests {
         for errno in lost.into_iter().chain(partly) {
             assert!(!nothing_happened(errno), "{errno}");
         }
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn what_is_over_is_forgotten() {
-        let files = WrittenBeside::default();
-        for ino in 0..10 * BESIDE_SWEEP_STEP as u64 {
-            files.begin(InodeId(ino));
-            files.end(InodeId(ino));
-            tokio::time::advance(BESIDE_KEPT / BESIDE_SWEEP_STEP as u32).await;
-        }
-        assert!(files.files.borrow().len() <= 2 * BESIDE_SWEEP_STEP + 1);
     }
 }

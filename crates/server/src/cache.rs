@@ -35,26 +35,25 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
 use hayase_layout::{InodeId, Layout};
-use hayase_store::{
-    FileKind, FileState, Inode, Ledger, LedgerError, LedgerRecord, LedgerSync, PartStat, Time, ops,
-};
+use hayase_store::{FileState, Ledger, LedgerError, LedgerRecord, LedgerSync, PartStat, Time};
 use hayase_tier::{ObjectMeta, Tier, TierError};
 use hayase_wire::message::{Place, Refused, Shown};
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
-use crate::convert::stored_time;
-use crate::disk::Disk;
+use crate::boxed::Local;
+use crate::data::disk::Disk;
 use crate::flusher::Traffic;
 use crate::flusher::leftovers;
 use crate::flusher::removal::Settling;
 use crate::flusher::space::Marked;
 use crate::keyed_lock::KeyedLock;
-use crate::limits::CACHE_MEMO_MAX;
-use crate::node::{Node, libc_errno};
-use crate::serve_error::ServeError;
+use crate::limits::{CACHE_MEMO_MAX, TIER_THREADS};
+use crate::meta::Tombstones as TombstonesOf;
+use crate::refusals::libc_errno;
 use crate::settings::{CacheSettings, DurableAt};
 
+pub(crate) mod area;
 mod check;
 mod convert;
 mod fetch;
@@ -118,6 +117,8 @@ pub(crate) struct Cache {
     /// Threads that wait for the tier: apart from those of the disks, which a tier that hangs must
     /// not take away.
     threads: Disk,
+    /// Where the ledger waits for its storage.
+    disk: Rc<Disk>,
     pub(crate) durable_at: DurableAt,
     pub(crate) deadline: Option<std::time::SystemTime>,
     /// A file that stays open for so long is flushed as it stands.
@@ -270,12 +271,13 @@ impl Active {
 }
 
 impl Cache {
-    /// The cache in front of the tier of `settings`, asked on `threads`, in this life of the machine; what an earlier
-    /// incarnation was flushing is dirty again.
+    /// The cache in front of the tier of `settings`, in this life of the machine; what an earlier incarnation was flushing is
+    /// dirty again.
     pub(crate) fn open(
         settings: CacheSettings,
         mut ledger: Ledger,
-        (life, threads): (&str, Disk),
+        life: &str,
+        disk: &Rc<Disk>,
     ) -> Result<Self, LedgerError> {
         if ledger.begin_life(life)? {
             copies_are_lost(&mut ledger)?;
@@ -320,7 +322,8 @@ impl Cache {
             settling: RefCell::default(),
             settling_locks: KeyedLock::new(),
             publishing: KeyedLock::new(),
-            threads,
+            disk: Rc::clone(disk),
+            threads: disk.apart(TIER_THREADS),
             durable_at: settings.durable_at,
             deadline: settings.deadline,
             flush_open: settings.flush_open,
@@ -494,6 +497,12 @@ impl Cache {
         Ok(())
     }
 
+    /// What the ledger was told so far survives a power cut.
+    pub(crate) async fn ledger_durable(&self) -> Result<(), Refused> {
+        let ledger = self.ledger_sync()?;
+        self.disk.run(move || ledger.sync().map_err(ledger_refused)).await
+    }
+
     fn ledger_sync(&self) -> Result<LedgerSync, Refused> {
         self.ledger.borrow_mut().unsynced().map_err(ledger_refused)
     }
@@ -516,63 +525,13 @@ impl Cache {
     }
 }
 
-impl Node {
-    /// What the ledger was told so far survives a power cut.
-    pub(crate) async fn ledger_durable(&self, cache: &Cache) -> Result<(), Refused> {
-        let ledger = cache.ledger_sync()?;
-        self.disk.run(move || ledger.sync().map_err(ledger_refused)).await
+impl TombstonesOf for Cache {
+    fn last(&self) -> u64 {
+        self.last_tombstone.get()
     }
 
-    /// The root of the area, made at the first start of its home.
-    pub(crate) fn make_cache_root(&self) -> Result<(), ServeError> {
-        let root = InodeId::CACHE_ROOT;
-        if root.home() != self.me {
-            return Ok(());
-        }
-        let failed = |source| ServeError::Names { server: self.me, source };
-        let mut txn = self.names.begin();
-        if ops::get_inode(&txn, root).map_err(failed)?.is_some() {
-            return Ok(());
-        }
-        let inode = Inode {
-            mode: 0o755,
-            uid: rustix::process::geteuid().as_raw(),
-            gid: rustix::process::getegid().as_raw(),
-            name: Some((InodeId::ROOT, CACHE_NAME.to_vec())),
-            acls: self.cache.as_ref().and_then(|cache| cache.lists.unknown()),
-            ..Inode::new(root, FileKind::Directory, stored_time(self.now()))
-        };
-        ops::put_inode(&mut txn, &inode).map_err(failed)?;
-        txn.commit().map_err(failed)
-    }
-
-    /// The cache area, or the error that there is none.
-    pub(crate) fn cache(&self) -> Result<&Cache, Refused> {
-        let none = || Refused::because(libc_errno::EOPNOTSUPP, "this job has no tier");
-        self.cache.as_ref().ok_or_else(none)
-    }
-
-    /// Where an inode of the cache area comes in at its home; `None` for all others.
-    pub(crate) fn cached(&self, ino: InodeId) -> Option<&Cache> {
-        self.cache.as_ref().filter(|_| ino.is_cached())
-    }
-
-    /// Whether the part of a file holds its bytes: not while they are fetched.
-    pub(crate) fn is_here(&self, ino: InodeId) -> bool {
-        let state = self.cached(ino).and_then(|cache| cache.state(ino));
-        state.is_none_or(FileState::is_here)
-    }
-
-    /// What the tier has of a file whose part does not hold its bytes.
-    pub(crate) fn only_in_tier(&self, ino: InodeId) -> Option<hayase_store::TierVersion> {
-        let record = self.cached(ino)?.record(ino)?;
-        record.version.filter(|_| !record.state.is_here())
-    }
-
-    /// Whether some node has it open for writing, or some program by MPI-IO.
-    pub(crate) fn has_writers(&self, ino: InodeId) -> bool {
-        let is_open_by_mpi = |cache: &Cache| cache.is_open_by_mpi(ino);
-        self.homes.has_writers(ino) || self.cached(ino).is_some_and(is_open_by_mpi)
+    fn durable(self: Rc<Self>) -> Local<Result<(), Refused>> {
+        Box::pin(async move { self.ledger_durable().await })
     }
 }
 

@@ -2,30 +2,35 @@
 //!
 //! The home of an inode knows nodes, not processes: this table adds a node's processes up.
 
+mod callbacks;
+mod removing;
+mod written_beside;
+
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::rc::Rc;
 use std::sync::Arc;
 
-use hayase_layout::{InodeId, NodeId, ServerId};
+use hayase_layout::{InodeId, ServerId};
 use hayase_ucx::Registration;
 use hayase_wire::NodeChannel;
 use hayase_wire::arena::Arena;
 use hayase_wire::message::{
-    Access, Callback, CallbackReply, Close, Grants, HeldLock, HeldOpen, NodeRequest, Opening,
-    ServerRequest, StillOpen,
+    Access, Callback, CallbackReply, Close, HeldLock, HeldOpen, NodeRequest, OpenKind, Opening,
+    StillOpen,
 };
 use tokio::sync::{Notify, OnceCell, Semaphore};
 
-use crate::beside::WrittenBeside;
+use self::removing::RemovingIn;
+use self::written_beside::WrittenBeside;
 use crate::booked::Booked;
-use crate::handed_over::RemovingIn;
+use crate::boxed::Local;
 use crate::lent::LentSlots;
-use crate::limits::{RECALL_AGAIN, RECALL_DEADLINE, TELL_WAIT};
-use crate::local::AnswerCallback;
+use crate::limits::TELL_WAIT;
 use crate::network::Network;
-use crate::node::Node;
-use crate::sessions::held_open;
+
+/// Answers what the server asks of a mount; `None` once the mount is gone, as on a connection that has ended.
+pub type AnswerCallback = dyn Fn(Callback) -> Local<Option<CallbackReply>>;
 
 /// One process of this node.
 pub(crate) struct Process {
@@ -168,6 +173,19 @@ impl Clients {
 
     pub(crate) fn count(&self) -> usize {
         self.processes.borrow().len()
+    }
+
+    /// A connection of a process ended; whether it was the last one.
+    pub(crate) fn left(&self, process: &Process) -> bool {
+        process.connections.set(process.connections.get() - 1);
+        if process.connections.get() > 0 {
+            return false;
+        }
+        self.processes.borrow_mut().remove(&process.id);
+        process.gone.set(true);
+        process.callee_idle.notify_waiters();
+        process.callee_spare.notify_waiters();
+        true
     }
 
     /// What this node has open of an inode, all processes together.
@@ -316,6 +334,16 @@ impl Clients {
 }
 
 impl Process {
+    /// All that it has open, closed.
+    pub(crate) fn closes(&self) -> Vec<Close> {
+        let all = |(ino, held): (&InodeId, &Booked)| Close {
+            ino: *ino,
+            access: held.access(),
+            as_of: u64::MAX,
+        };
+        self.opens.borrow().iter().map(all).collect()
+    }
+
     /// From now on no mount of its node gathers anything.
     pub(crate) fn begins_to_look(&self) {
         self.looks.set(true);
@@ -410,108 +438,19 @@ impl Process {
     }
 }
 
-impl Node {
-    /// A connection of `process` ended; with the last one go its opens.
-    pub(crate) async fn disconnected(self: &Rc<Self>, process: &Rc<Process>) {
-        process.connections.set(process.connections.get() - 1);
-        if process.connections.get() > 0 {
-            return;
-        }
-        self.clients.processes.borrow_mut().remove(&process.id);
-        self.sole_makers.left(process.id);
-        process.gone.set(true);
-        process.callee_idle.notify_waiters();
-        process.callee_spare.notify_waiters();
-        self.release_locks(process).await;
-        for server in process.once_at.take() {
-            // Nobody waits: what is not forgotten costs a little room.
-            let gone = ServerRequest::ProcessGone { process: process.id };
-            tokio::task::spawn_local(self.ask(server, gone));
-        }
-        let opens: Vec<_> =
-            process.opens.borrow().iter().map(|(ino, held)| (*ino, held.access())).collect();
-        let all = |(ino, access)| Close { ino, access, as_of: u64::MAX };
-        let closes = opens.into_iter().map(all).collect();
-        self.close_all(process, closes).await;
-    }
-
-    /// As the node: gives back what its mounts hold; returns what the node still has open, and whether they all did.
-    pub(crate) async fn recall_here(
-        self: &Rc<Self>,
-        ino: InodeId,
-        bits: Grants,
-    ) -> (StillOpen, bool) {
-        let mut all_gave_back = true;
-        for mount in self.clients.mounts() {
-            let (still_open, gave_back) = self.take_back_from(&mount, ino, bits).await;
-            if let Some(still_open) = still_open {
-                let (access, as_of) = (mount.no_longer_open(ino, still_open), still_open.as_of);
-                self.clients.closed(&mount, Close { ino, access, as_of });
-            }
-            all_gave_back &= gave_back;
-        }
-        (self.clients.still_open(ino), all_gave_back)
-    }
-
-    /// What a mount still has open when it has given back, and whether it has. While what it has gathered is on its way it
-    /// is asked again: its threads that answer are few, and wait for nothing long.
-    pub(crate) async fn take_back_from(
-        &self,
-        mount: &Process,
-        ino: InodeId,
-        bits: Grants,
-    ) -> (Option<StillOpen>, bool) {
-        let recall = Callback::Recall { ino, bits };
-        let mut last = None;
-        let ask = async {
-            loop {
-                match mount.call(&recall).await {
-                    Some(CallbackReply::Recalled { still_open, gave_back }) => {
-                        last = Some(still_open);
-                        if gave_back {
-                            return true;
-                        }
-                        tokio::time::sleep(RECALL_AGAIN).await;
-                    }
-                    None => {
-                        tracing::debug!(%ino, "a mount that is gone was not asked");
-                        return true;
-                    }
-                    Some(other) => {
-                        tracing::warn!(%ino, ?other, "a mount answered a recall with something else");
-                        return false;
-                    }
-                }
-            }
-        };
-        let gave_back = tokio::time::timeout(RECALL_DEADLINE, ask).await.unwrap_or(false);
-        if !gave_back {
-            tracing::warn!(%ino, "a mount did not give back in time");
-        }
-        (last, gave_back)
-    }
-
-    /// As the node: makes its mounts forget a name.
-    pub(crate) async fn forget_name_here(&self, parent: InodeId, name: Vec<u8>) {
-        for mount in self.clients.mounts() {
-            let busy = mount.removing.has(parent);
-            let callback = Callback::InvalName { parent, name: name.clone(), busy };
-            if mount.call(&callback).await.is_none() {
-                tracing::debug!("a mount that is gone knows no names");
-            }
-        }
-    }
-
-    pub(crate) fn is_this_node(&self, node: NodeId) -> bool {
-        node == self.node
-    }
+/// An open of this node, as its home is told it again.
+pub(crate) fn held_open(ino: InodeId, access: Access, number: u64) -> HeldOpen {
+    let open = Opening { access, kind: OpenKind::Remote, number };
+    HeldOpen { ino, open }
 }
 
 #[cfg(test)]
 mod tests {
+    use hayase_wire::message::Grants;
     use tokio::task::LocalSet;
 
     use super::*;
+    use crate::limits::RECALL_DEADLINE;
 
     const WAYS: usize = 4;
 

@@ -1,7 +1,8 @@
 //! Between the records of the store and the messages of the wire, which do not know each other.
 
+use hayase_layout::InodeId;
 use hayase_store::namespace::{FileKind as StoredKind, Inode, Time};
-use hayase_store::{AreaUsage, NamespaceError, PartError, PartStat};
+use hayase_store::{AreaUsage, NamespaceError, PartError, PartId, PartStat};
 use hayase_wire::message::{AreaMoved, AreaUse, Attr, FileKind, PartRef, Refused, TimeSpec};
 
 pub(crate) fn kind(stored: StoredKind) -> FileKind {
@@ -97,4 +98,14 @@ pub(crate) fn meta_refused(error: NamespaceError) -> Refused {
 /// What an area has moved.
 pub(crate) fn area_moved(moved: hayase_store::area::AreaMoved) -> AreaMoved {
     AreaMoved { read: moved.read, written: moved.written }
+}
+
+/// The only part of a `Whole` file.
+pub(crate) fn whole_part(ino: InodeId, layout_epoch: u32) -> PartId {
+    PartId { ino, epoch: layout_epoch, index: 0 }
+}
+
+/// Whether a part's error means that it is not there.
+pub(crate) fn is_missing(error: &PartError) -> bool {
+    matches!(error, PartError::Missing { .. })
 }

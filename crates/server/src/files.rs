@@ -10,7 +10,8 @@ use std::rc::Rc;
 use hayase_layout::{InodeId, Layout};
 use hayase_wire::message::{Attr, InodeRequest, PartRef, PeerReply, Refused};
 
-use crate::node::{Node, unexpected};
+use crate::node::Node;
+use crate::refusals::unexpected;
 
 /// Files known at once; all are forgotten when there are more.
 const KNOWN_MAX: usize = 65_536;
@@ -83,7 +84,7 @@ impl Node {
         ino: InodeId,
         request: InodeRequest,
     ) -> Result<Known, Refused> {
-        match self.ask(ino.home(), request).await? {
+        match self.rpc.ask(ino.home(), request).await? {
             PeerReply::Attr { attr, .. } => {
                 self.files.learn(&attr);
                 Ok(Known {

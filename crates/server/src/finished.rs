@@ -53,7 +53,7 @@ impl Node {
                 continue;
             }
             for ops in ops.chunks(INTENTS_AT_ONCE) {
-                let told = self.ask(server, OperationRequest::Finished { ops: ops.to_vec() });
+                let told = self.rpc.ask(server, OperationRequest::Finished { ops: ops.to_vec() });
                 tokio::task::spawn_local(async move {
                     if let Err(error) = told.await {
                         tracing::debug!(%server, %error, "intents that are done stay until a restart");
@@ -71,7 +71,7 @@ impl Node {
     }
 
     pub(crate) fn drop_intents(&self, ids: &[u64]) -> Result<(), NamespaceError> {
-        let mut txn = self.names.begin();
+        let mut txn = self.meta.begin();
         for id in ids {
             ops::drop_intent(&mut txn, *id)?;
         }

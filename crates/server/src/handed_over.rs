@@ -5,7 +5,6 @@
 //! Source: `docs/design/001-coherence.md`, "Which process answers an unlink".
 
 use std::cell::{Cell, RefCell};
-use std::collections::HashMap;
 use std::rc::Rc;
 
 use hayase_layout::InodeId;
@@ -17,30 +16,6 @@ use tokio::sync::Mutex;
 use crate::clients::Process;
 use crate::limits::{HANDED_BACK_AT_ONCE, HANDED_BACK_WAIT, HANDED_OVER_MAX};
 use crate::node::Node;
-
-/// In which directories names are being removed, for a kernel that keeps them locked until it is told.
-#[derive(Default)]
-pub(crate) struct RemovingIn(RefCell<HashMap<InodeId, u32>>);
-
-impl RemovingIn {
-    pub(crate) fn has(&self, dir: InodeId) -> bool {
-        self.0.borrow().contains_key(&dir)
-    }
-
-    fn begin(&self, dir: InodeId) {
-        *self.0.borrow_mut().entry(dir).or_default() += 1;
-    }
-
-    fn end(&self, dir: InodeId) {
-        let mut removing = self.0.borrow_mut();
-        if let Some(count) = removing.get_mut(&dir) {
-            *count -= 1;
-            if *count == 0 {
-                removing.remove(&dir);
-            }
-        }
-    }
-}
 
 /// One mount's connection.
 struct Connection {
@@ -191,21 +166,5 @@ fn directory_of(request: &NodeRequest) -> Option<InodeId> {
         NodeRequest::Once { request, .. } => directory_of(request),
         NodeRequest::Remove { parent, directory: false, .. } => Some(*parent),
         _ => None,
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_directory_is_locked_until_its_last_removal_was_told() {
-        let (removing, dir) = (RemovingIn::default(), InodeId(7));
-        removing.begin(dir);
-        removing.begin(dir);
-        removing.end(dir);
-        assert!(removing.has(dir) && !removing.has(InodeId::ROOT));
-        removing.end(dir);
-        assert!(!removing.has(dir));
     }
 }

@@ -27,6 +27,9 @@ use crate::booked::Booked;
 
 mod gathering;
 
+/// What a change of attributes alone takes back from others.
+pub(crate) const ATTR: Grants = Grants { cache: false, attr: true };
+
 /// Names a waiting operation to the shell.
 pub(crate) type Ticket = u64;
 

@@ -11,6 +11,7 @@ use hayase_wire::message::{Access, Grants, InodeRequest, Opening, PeerReply};
 use tokio::sync::{Notify, oneshot};
 use tokio::time::Instant;
 
+use crate::data::LocalUsers;
 use crate::home::{Effect, Event, Held, Home, Ticket};
 use crate::late::Late;
 use crate::limits::{ATTR_GRANT, HOMES_GRANTED_MAX, HOMES_SWEEP_STEP, PROBE_PAUSE, PROBES_MAX};
@@ -244,12 +245,12 @@ impl Node {
         if !self.handed_on.is_idle() && !self.homes.takes_gathered(ino, node) {
             self.handed_on.until_settled(ino).await;
         }
-        self.homes.late.until_durable(&self.names_disk).await;
+        self.homes.late.until_durable(&self.meta.disk).await;
     }
 
     /// What `node` may keep of attributes that it is about to be told.
     pub(crate) fn home_attributes(self: &Rc<Self>, ino: InodeId, node: NodeId) -> Grants {
-        if !self.homes.has_room_for(ino) || !self.grace.is_over() {
+        if !self.homes.has_room_for(ino) || !self.rpc.grace.is_over() {
             return Grants::NONE;
         }
         let ticket = self.homes.ticket();
@@ -281,7 +282,7 @@ impl Node {
     /// Before anything continues without those who are late: it is woken later, and waits until a power cut does
     /// not change it either ([`Late::until_durable`]).
     pub(crate) fn keep_late(&self) {
-        let keep = |late: &[_]| self.names.keep_late(late);
+        let keep = |late: &[_]| self.meta.store().keep_late(late);
         if let Err(error) = self.homes.late.keep(keep) {
             tracing::error!(%error, "whose gathered bytes come too late is forgotten if this server is killed");
         }
@@ -356,7 +357,7 @@ impl Node {
     pub(crate) fn begin_recall(self: &Rc<Self>, ino: InodeId, node: NodeId, bits: Grants) {
         let this = Rc::clone(self);
         tokio::task::spawn_local(async move {
-            let asked = this.ask(ServerId(node.0), InodeRequest::Recall { ino, bits }).await;
+            let asked = this.rpc.ask(ServerId(node.0), InodeRequest::Recall { ino, bits }).await;
             let event = match asked {
                 Ok(PeerReply::Recalled { still_open, gave_back }) if gave_back || !bits.cache => {
                     Event::Returned { node, bits, still_open }
@@ -377,7 +378,7 @@ impl Node {
     /// that does not answer keeps what it was granted.
     pub(crate) async fn let_go(self: &Rc<Self>, ino: InodeId, node: NodeId) {
         let bits = Grants::NONE;
-        let asked = self.ask(ServerId(node.0), InodeRequest::Recall { ino, bits }).await;
+        let asked = self.rpc.ask(ServerId(node.0), InodeRequest::Recall { ino, bits }).await;
         match asked {
             Ok(PeerReply::Recalled { still_open, .. }) => {
                 self.home_event(ino, Event::Returned { node, bits, still_open });
@@ -392,33 +393,6 @@ impl Node {
         for node in nodes {
             let this = Rc::clone(self);
             tokio::task::spawn_local(async move { this.let_go(ino, node).await });
-        }
-    }
-
-    /// Whether a process of this node may read or write the part of an inode of this home past the server, as far as is
-    /// known.
-    pub(crate) fn is_used_locally(&self, ino: InodeId) -> bool {
-        // Nobody has told of it: a former life of this server may have let it be mapped.
-        let is_unknown = || self.incarnation > 1 && !self.homes.entries.borrow().contains_key(&ino);
-        self.homes.has_local_users(ino) || is_unknown()
-    }
-
-    /// Where only a mapping may, finds out. Waits for the answer until [`PROBES_MAX`] after it was asked for.
-    pub(crate) async fn find_mapping(self: &Rc<Self>, ino: InodeId) {
-        let asked = {
-            let mut entries = self.homes.entries.borrow_mut();
-            let Some(entry) = entries.get_mut(&ino) else { return };
-            let failed = entry.probe_failed;
-            let is_paused = failed.is_some_and(|at| at.elapsed() < PROBE_PAUSE);
-            if !is_paused && entry.home.begin_probe() {
-                entry.probe_asked = Instant::now();
-                self.begin_probe(ino, failed);
-            }
-            entry.probe_asked
-        };
-        let left = PROBES_MAX.saturating_sub(asked.elapsed());
-        if !left.is_zero() {
-            let _in_time = tokio::time::timeout(left, self.probe_ended(ino)).await;
         }
     }
 
@@ -515,7 +489,7 @@ impl Node {
 
     /// Probes parts that nobody has open, all by one visit to the disk's threads.
     async fn probe_idle(self: &Rc<Self>, inos: Vec<InodeId>) {
-        for (ino, quiescent) in self.probe_parts(inos).await {
+        for (ino, quiescent) in self.data.probe(inos).await {
             if let Some(entry) = self.homes.entries.borrow_mut().get_mut(&ino) {
                 entry.probe_failed = (!quiescent).then(Instant::now);
             }
@@ -535,5 +509,33 @@ pub(crate) struct ChangeGuard {
 impl Drop for ChangeGuard {
     fn drop(&mut self) {
         self.node.home_event(self.ino, Event::Changed { ticket: self.ticket });
+    }
+}
+
+impl LocalUsers for Rc<Node> {
+    /// As far as is known: past the server, a process of this node may read or write the part of an inode of this home.
+    fn is_used_locally(&self, ino: InodeId) -> bool {
+        // Nobody has told of it: a former life of this server may have let it be mapped.
+        let is_unknown = || self.incarnation > 1 && !self.homes.entries.borrow().contains_key(&ino);
+        self.homes.has_local_users(ino) || is_unknown()
+    }
+
+    /// Waits for the answer until [`PROBES_MAX`] after it was asked for.
+    async fn find_mapping(&self, ino: InodeId) {
+        let asked = {
+            let mut entries = self.homes.entries.borrow_mut();
+            let Some(entry) = entries.get_mut(&ino) else { return };
+            let failed = entry.probe_failed;
+            let is_paused = failed.is_some_and(|at| at.elapsed() < PROBE_PAUSE);
+            if !is_paused && entry.home.begin_probe() {
+                entry.probe_asked = Instant::now();
+                self.begin_probe(ino, failed);
+            }
+            entry.probe_asked
+        };
+        let left = PROBES_MAX.saturating_sub(asked.elapsed());
+        if !left.is_zero() {
+            let _in_time = tokio::time::timeout(left, self.probe_ended(ino)).await;
+        }
     }
 }

@@ -9,7 +9,7 @@ use std::collections::BTreeSet;
 use hayase_layout::{InodeId, NodeId};
 
 use crate::home::{Event, Home};
-use crate::names_disk::NamesDisk;
+use crate::meta::NamesDisk;
 
 /// See the module.
 #[derive(Default)]

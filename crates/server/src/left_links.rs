@@ -17,9 +17,9 @@ use hayase_store::ops;
 use hayase_wire::PeerIdentity;
 use hayase_wire::message::{LeftLink, Place, Refused};
 
+use crate::home::ATTR;
 use crate::limits::LINKS_LEFT_MAX;
 use crate::node::Node;
-use crate::peer_service::inode::ATTR;
 use crate::recovery::is_gone;
 
 /// At the shard: the incarnations of homes that take the links of removals that are not finished.
@@ -58,7 +58,7 @@ impl Node {
     pub(crate) fn takes_link(&self, op: u64, ino: InodeId, requester: NodeId) {
         let server = ServerId(requester.0);
         if ino.home() == server
-            && let Some(start_id) = self.sessions.who_told(server)
+            && let Some(start_id) = self.rpc.sessions.who_told(server)
         {
             self.link_takers.put(op, PeerIdentity { server, start_id });
         }
@@ -66,7 +66,7 @@ impl Node {
 
     /// As the shard: what `home` must know before it tells anybody of its inodes.
     pub(crate) fn left_links(&self, home: PeerIdentity) -> Vec<LeftLink> {
-        let txn = self.names.begin();
+        let txn = self.meta.begin();
         let of = |op| match ops::intent(&txn, op) {
             Ok(Some(IntentKind::Remove { entry, parent, name, .. })) => {
                 let (ino, place) = (entry.ino, Place { parent, name });
@@ -90,17 +90,17 @@ impl Node {
                 Err(error) => tracing::warn!(%ino, %error, "a link is taken later"),
             }
         }
-        self.grace.links_told(shard);
+        self.rpc.grace.links_told(shard);
     }
 
     /// False when it is not known whether it is the link that is meant: the shard finds out later. After the grace
     /// period a link of that name may be another's.
     async fn take_left_link(self: &Rc<Self>, ino: InodeId, place: &Place) -> Result<bool, Refused> {
         let _change = self.home_change(ino, self.node, ATTR).await;
-        if self.grace.is_over() || !self.links_under_way(ino, place).is_empty() {
+        if self.rpc.grace.is_over() || !self.meta.intents.links_under_way(ino, place).is_empty() {
             return Ok(false);
         }
-        self.unlink_in(self.names.begin(), ino, place, self.node, false).map(|()| true)
+        self.unlink_in(self.meta.begin(), ino, place, self.node, false).map(|()| true)
     }
 }
 

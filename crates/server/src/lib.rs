@@ -10,8 +10,10 @@
 //! - `node_service`: what is done for a process of this node: asks the roles above, wherever they
 //!   are, and puts their answers together.
 //! - `recorded`: files that MPI-IO keeps as one part per writer, and how they are shown as one.
-//! - `socket`, `peers`: the two ways in; `clients`: the processes of this node; `local`: such a
-//!   process inside the server's own.
+//! - `meta`: records, intents and answers in one store; `data`: parts and their bytes; `rpc`: calls to servers, in
+//!   sessions; `names`: which server decides about a name; `activity`: counters. These know no role.
+//! - `socket`: the way in for processes; `clients`: the processes of this node; `local`: such a process inside the
+//!   server's own.
 //! - `cache`: the area in front of a tier; `flusher`: how what is written there gets to it.
 //! - [`Ground`]: what a server stands on, so that a simulation can own it.
 //!
@@ -20,35 +22,30 @@
 #![deny(unsafe_code, clippy::undocumented_unsafe_blocks)]
 
 mod acl;
+mod activity;
 mod alarm;
-mod answers;
 mod appends;
 mod arenas;
 mod beside;
 mod booked;
+mod boxed;
 mod cache;
 mod clients;
 mod convert;
 mod crowd;
-mod direct;
-mod directories;
-mod disk;
+mod data;
 #[cfg(test)]
 mod explore;
 mod failed_names;
 mod files;
 mod finished;
 mod flusher;
-mod given_up;
 mod grace;
 mod ground;
 mod handed_on;
 mod handed_over;
-mod history;
 mod home;
 mod homes;
-mod kept_names;
-mod kept_room;
 mod keyed_lock;
 mod late;
 mod left_links;
@@ -59,26 +56,22 @@ mod locks;
 mod lost_files;
 mod meeting;
 mod membership;
+mod meta;
 mod multiplexed;
-mod names_disk;
+mod names;
 mod network;
 mod node;
 mod node_service;
 mod peer_service;
-mod peers;
-mod ranges;
 mod recorded;
 mod recovery;
-mod reply_cache;
+mod refusals;
 mod request;
+mod rpc;
 mod serve;
 mod serve_error;
-mod sessions;
 mod settings;
-mod silence;
 mod socket;
-mod sole_makers;
-mod spreading;
 mod starting;
 mod status;
 mod stray_parts;
@@ -86,20 +79,19 @@ mod told_renames;
 mod turns;
 mod uncounted;
 mod unfinished;
-mod unsynced;
 mod unsynced_elsewhere;
-mod usage;
 mod when_woken;
 
 pub use cache::CACHE_NAME;
+pub use clients::AnswerCallback;
 pub use failed_names::{Exit, NAMES_FULL, NAMES_LOST};
 pub use flusher::resume::{
     LeftNode, LeftNodes, Resumed, ResumedJob, Resuming, SalvagedFile, Salvaging, salvage,
 };
 pub use flusher::verify::{Verified, checksum_line, verify};
 pub use ground::{Ground, OpenNames};
-pub use kept_names::KeptUntil;
-pub use local::{AnswerCallback, LocalProcess, LocalServer, ServerGone};
+pub use local::{LocalProcess, LocalServer, ServerGone};
+pub use names::kept_names::KeptUntil;
 pub use network::TransportChoice;
 pub use serve::{serve, serve_on};
 pub use serve_error::ServeError;

@@ -7,12 +7,12 @@ use std::future::Future;
 use std::rc::Rc;
 
 use hayase_wire::arena::Arena;
-use hayase_wire::message::{Callback, CallbackReply, NodeReply, NodeRequest};
+use hayase_wire::message::{NodeReply, NodeRequest};
 use tokio::sync::{mpsc, oneshot};
 
-use crate::clients::{Callee, Process};
+use crate::clients::{AnswerCallback, Callee, Process};
 use crate::limits::LOCAL_REQUESTS_MAX;
-use crate::node::{Local, Node};
+use crate::node::Node;
 
 /// The server is gone: nobody knows whether it did what it was asked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -24,9 +24,6 @@ pub struct ServerGone;
 pub struct LocalServer {
     inbox: mpsc::Sender<Message>,
 }
-
-/// Answers what the server asks of a mount; `None` once the mount is gone, as on a connection that has ended.
-pub type AnswerCallback = dyn Fn(Callback) -> Local<Option<CallbackReply>>;
 
 /// Callbacks of one process that are under way at once, as many as a mount's connections.
 const CALLBACKS: usize = 4;

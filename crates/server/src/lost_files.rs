@@ -12,7 +12,8 @@ use hayase_wire::message::{DirectoryRequest, Name, PeerReply, Place, Refused};
 
 use crate::convert::meta_refused;
 use crate::limits::LOST_PATHS_BYTES_MAX;
-use crate::node::{Node, unexpected};
+use crate::node::Node;
+use crate::refusals::unexpected;
 
 /// Records looked at before others have their turn.
 const PAGE: usize = 512;
@@ -26,7 +27,7 @@ impl Node {
         self: &Rc<Self>,
         max: usize,
     ) -> Result<(Vec<Name>, u64), Refused> {
-        if self.membership.lost().is_empty() {
+        if self.rpc.membership.lost().is_empty() {
             return Ok((Vec::new(), 0));
         }
         let mut places = BTreeSet::new();
@@ -49,11 +50,11 @@ impl Node {
     async fn lost_names(&self, places: &mut BTreeSet<Place>) -> Result<(), Refused> {
         let mut after = Vec::new();
         loop {
-            let page = ops::all_entries(&self.names.begin(), &after, PAGE).map_err(meta_refused)?;
+            let page = ops::all_entries(&self.meta.begin(), &after, PAGE).map_err(meta_refused)?;
             let Some(last) = page.last() else { return Ok(()) };
             after.clone_from(&last.key);
             for found in page {
-                if self.membership.is_server_lost(found.entry.ino.home()) {
+                if self.rpc.membership.is_server_lost(found.entry.ino.home()) {
                     places.insert(Place { parent: found.parent, name: found.name });
                 }
             }
@@ -65,12 +66,12 @@ impl Node {
     async fn lost_parts(&self, places: &mut BTreeSet<Place>) -> Result<(), Refused> {
         let mut after = None;
         loop {
-            let page = ops::inodes(&self.names.begin(), after, PAGE).map_err(meta_refused)?;
+            let page = ops::inodes(&self.meta.begin(), after, PAGE).map_err(meta_refused)?;
             let Some(last) = page.last() else { return Ok(()) };
             after = Some(last.ino);
             for inode in page {
                 let Layout::Striped { servers, .. } = &inode.layout else { continue };
-                if servers.iter().any(|server| self.membership.is_server_lost(*server)) {
+                if servers.iter().any(|server| self.rpc.membership.is_server_lost(*server)) {
                     places.extend(inode.name.map(|(parent, name)| Place { parent, name }));
                 }
             }
@@ -112,7 +113,7 @@ impl Node {
     }
 
     async fn name_of_directory(self: &Rc<Self>, dir: InodeId) -> Result<Option<Place>, Refused> {
-        match self.ask(dir.home(), DirectoryRequest::Name { dir }).await? {
+        match self.rpc.ask(dir.home(), DirectoryRequest::Name { dir }).await? {
             PeerReply::Named(name) => Ok(name),
             other => Err(unexpected(&other)),
         }

@@ -13,31 +13,28 @@
 //!
 //! A node that finds itself declared lost begins a new incarnation: its server ends, is started again
 //! and tells what its processes hold; what they had locked at other homes is lost for good. It ends that itself
-//! ([`Node::end_lost_locks`]): a home that was started anew since does not know that it released it.
+//! (`crate::rpc`): a home that was started anew since does not know that it released it.
 //!
 //! Here: the decisions, pure, and the tasks that carry them out.
 //! Source: `docs/design/001-coherence.md`, "Lost nodes"; RFC 8881, 8.4 (leases).
 
 mod coordinator;
+mod members;
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
-use std::rc::Rc;
 use std::time::Duration;
 
-use hayase_layout::{NodeId, ServerId};
-use hayase_wire::message::{
-    MemberRequest, MembersNow, PeerReply, PeerRequest, Refused, ServerRequest,
-};
-use hayase_wire::times::CONNECT_WAIT;
-use hayase_wire::{COORDINATOR, PeerIdentity, Presence};
+use hayase_layout::ServerId;
+use hayase_wire::message::{MembersNow, Refused};
+use hayase_wire::{COORDINATOR, PeerIdentity};
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
 use self::coordinator::Coordinator;
-use crate::convert::meta_refused;
-use crate::limits::{BEAT, BEAT_DEADLINE, REST, REST_OF_EACH, SILENCE};
-use crate::node::{Node, libc_errno};
+pub(crate) use self::members::{Losses, MemberTasks};
+use crate::limits::{REST, REST_OF_EACH, SILENCE};
+use crate::refusals::libc_errno;
 
 /// Between two beats of a server while nothing happens.
 fn rest(servers: u16) -> Duration {
@@ -195,58 +192,16 @@ impl Membership {
             changed.await;
         }
     }
-}
 
-/// What a caller of a lost server is told.
-pub(crate) fn lost(server: ServerId) -> Refused {
-    Refused::because(libc_errno::EIO, format!("node {server} is lost"))
-}
-
-impl Node {
     /// Whether requests of this incarnation are refused.
     pub(crate) fn refuses(&self, from: PeerIdentity) -> bool {
-        self.membership.now.borrow().is_lost(from.server, from.start_id)
-    }
-
-    /// Beats, or (server 0) listens and declares, until the task is dropped.
-    pub(crate) async fn keep_membership(self: Rc<Self>) {
-        loop {
-            match self.me == COORDINATOR {
-                true => self.look_at_the_others().await,
-                false => self.keep_beating().await,
-            }
-        }
-    }
-
-    async fn look_at_the_others(self: &Rc<Self>) {
-        let (wait, nobody_is_due) = self.next_look();
-        let before = Instant::now();
-        self.membership.waits_since.set(Some(before));
-        // A wake may be there as well when a stopped process goes on.
-        let is_put_off = tokio::select! {
-            biased;
-            () = self.membership.wakes.notified() => false,
-            // This process is awake already: better now than once more for the look alone.
-            () = self.membership.beats.notified(), if nobody_is_due => true,
-            () = self.clock.rest(wait) => false,
-        };
-        let is_late = before.elapsed() >= wait + SILENCE / 2;
-        if is_put_off && !is_late && self.suspects().is_empty() {
-            return;
-        }
-        if let Some(coordinator) = self.membership.coordinator.borrow_mut().as_mut()
-            && is_late
-        {
-            coordinator.slept(Instant::now());
-        }
-        self.declare().await;
-        self.tell_members().await;
+        self.now.borrow().is_lost(from.server, from.start_id)
     }
 
     /// In how long to look, and whether only to see that all is well.
     fn next_look(&self) -> (Duration, bool) {
-        let coordinator = self.membership.coordinator.borrow();
-        let members = self.membership.now.borrow();
+        let coordinator = self.coordinator.borrow();
+        let members = self.now.borrow();
         let Some(coordinator) = coordinator.as_ref() else { return (REST, true) };
         let now = Instant::now();
         let next = coordinator.next_look(&members, now);
@@ -255,261 +210,23 @@ impl Node {
         (next, next >= coordinator.longest_look())
     }
 
-    async fn keep_beating(self: &Rc<Self>) {
-        let began = Instant::now();
-        self.beat().await;
-        if !self.membership.coordinator_answers.get() || !self.membership.is_settled() {
-            // After one that was waited for in vain the next one follows at once: it leaves when the connection is there.
-            return tokio::time::sleep_until(began + BEAT).await;
-        }
-        let link = self.peers.link(COORDINATOR);
-        tokio::select! {
-            biased;
-            () = link.until_down() => {}
-            () = self.membership.wakes.notified() => {}
-            () = self.clock.rest(rest(self.servers)) => {}
-        }
-    }
-
-    async fn beat(self: &Rc<Self>) {
-        let took = self.membership.now.borrow().epoch;
-        let beat = PeerRequest::from(MemberRequest::Beat { took });
-        let answer = self.peers.call(COORDINATOR, &beat, None, None, BEAT_DEADLINE).await;
-        self.membership.coordinator_answers.set(answer.is_ok());
-        match answer.map(|called| called.served.reply) {
-            Ok(PeerReply::Members(members)) => {
-                self.sessions.heard(COORDINATOR);
-                self.take(*members);
-                if self.membership.heard_coordinator.replace(Some(Instant::now())).is_none() {
-                    self.membership.changed.notify_waiters();
-                }
-            }
-            Ok(PeerReply::Dead) => self.membership.is_lost.notify_one(),
-            Ok(other) => tracing::error!(?other, "a beat answered by something else"),
-            Err(error) => tracing::debug!(%error, "server 0 does not answer"),
-        }
-    }
-
-    /// As server 0: somebody beats.
-    pub(crate) async fn beaten(self: &Rc<Self>, from: PeerIdentity, took: u64) -> PeerReply {
-        let mut kept: Option<MembersNow> = None;
-        loop {
-            let Some((members, is_back)) = self.membership.with_beat(from, took) else {
-                let why = "only server 0 is beaten to";
-                return PeerReply::Refused(Refused::because(libc_errno::EPROTO, why));
-            };
-            let is_kept = kept.is_some_and(|kept| kept.says_the_same(&members));
-            if !is_back || is_kept {
-                self.membership.now.replace(members);
-                if is_back {
-                    tracing::info!(server = %from.server, "a lost node is back");
-                    self.membership.changed.notify_waiters();
-                }
-                break;
-            }
-            // Durable before anybody hears of it. Meanwhile another one may have come back, or one was lost.
-            self.keep_members(&members).await;
-            kept = Some(members);
-        }
-        self.release_lost();
-        if !self.membership.to_tell().is_empty() {
-            self.membership.wakes.notify_one();
-        }
-        self.put_off_look();
-        PeerReply::Members(Box::new(self.membership.now.borrow().clone()))
-    }
-
     /// As server 0, awake anyway: the next look need not wake it. Twice a rest is enough, however many beat.
-    fn put_off_look(&self) {
-        let waits_since = self.membership.waits_since.get();
-        if waits_since.is_some_and(|since| since.elapsed() >= rest(self.servers) / 2) {
-            self.membership.beats.notify_one();
-        }
-    }
-
-    /// As server 0: the connection over which a server beats has ended, after nothing had come from
-    /// its machine for so long.
-    pub(crate) fn beats_no_more(&self, from: PeerIdentity, silent: Duration) {
-        if let Some(coordinator) = self.membership.coordinator.borrow_mut().as_mut() {
-            let now = Instant::now();
-            coordinator.ended(from, now.checked_sub(silent).unwrap_or(now));
-            self.membership.wakes.notify_one();
-        }
-    }
-
-    /// Durable before it is announced. A server whose heartbeat came while it was looked for, or while its loss was written down, lives.
-    async fn declare(self: &Rc<Self>) {
-        let mut silent = self.who_is_gone(self.suspects()).await;
-        let mut kept: Option<MembersNow> = None;
-        loop {
-            let still: Vec<_> = self.suspects().into_iter().map(|(server, _)| server).collect();
-            silent.retain(|server| still.contains(server));
-            let (members, declares) = self.membership.with_lost(&silent);
-            if kept.map_or(!declares, |kept| kept.says_the_same(&members)) {
-                if declares {
-                    self.take(members);
-                    // Everybody who answers has taken it: what was held may be released then, and that is news again.
-                    self.tell_members().await;
-                }
-                return;
-            }
-            self.keep_members(&members).await;
-            // Meanwhile one of them may have come back, or another one that was lost.
-            kept = Some(members);
+    fn put_off_look(&self, servers: u16) {
+        let waits_since = self.waits_since.get();
+        if waits_since.is_some_and(|since| since.elapsed() >= rest(servers) / 2) {
+            self.beats.notify_one();
         }
     }
 
     /// As server 0: who has been silent for too long, and whether it does not matter why.
     fn suspects(&self) -> Vec<(ServerId, bool)> {
-        let coordinator = self.membership.coordinator.borrow();
-        let members = self.membership.now.borrow();
+        let coordinator = self.coordinator.borrow();
+        let members = self.now.borrow();
         coordinator.as_ref().map(|c| c.silent(&members, Instant::now())).unwrap_or_default()
     }
+}
 
-    /// A server that proves that it runs is not gone: its heartbeats may not get through, and a starting server sends none
-    /// yet. Its
-    /// kernel proves nothing, since anybody may listen at the port of a dead server.
-    async fn who_is_gone(self: &Rc<Self>, suspects: Vec<(ServerId, bool)>) -> Vec<ServerId> {
-        let mut asked = tokio::task::JoinSet::new();
-        for (server, is_certain) in suspects {
-            let link = self.peers.link(server);
-            let this = Rc::clone(self);
-            asked.spawn_local(async move {
-                // An answer over the link proves it too: the handshake of `presence` is tried once, and may be lost.
-                let ping = PeerRequest::from(ServerRequest::Ping);
-                let ping = this.peers.call(server, &ping, None, None, CONNECT_WAIT);
-                let answered = async {
-                    if ping.await.is_err() {
-                        std::future::pending::<()>().await;
-                    }
-                };
-                let presence = tokio::select! {
-                    biased;
-                    presence = link.presence() => presence,
-                    () = answered => Presence::Serving,
-                };
-                let is_gone = match presence {
-                    Presence::Unknown => true,
-                    Presence::Serving => is_certain,
-                    Presence::Starting => !this.membership.starts(server),
-                };
-                is_gone.then_some(server)
-            });
-        }
-        let mut gone: Vec<_> = asked.join_all().await.into_iter().flatten().collect();
-        gone.sort_unstable();
-        gone
-    }
-
-    /// As server 0: tells the living servers that have not taken the latest, and notes who has then.
-    async fn tell_members(self: &Rc<Self>) {
-        let members = self.membership.now.borrow().clone();
-        let mut asked = tokio::task::JoinSet::new();
-        for server in self.membership.to_tell() {
-            let news = MemberRequest::Members(Box::new(members.clone()));
-            let (this, news) = (Rc::clone(self), PeerRequest::from(news));
-            asked.spawn_local(async move {
-                let answer = this.peers.call(server, &news, None, None, BEAT_DEADLINE).await;
-                (server, answer.is_ok_and(|called| matches!(called.served.reply, PeerReply::Done)))
-            });
-        }
-        // Also when nobody else lives: what is released goes by the least that a living server has taken.
-        let mut answered = asked.join_all().await;
-        answered.sort_unstable();
-        if let Some(coordinator) = self.membership.coordinator.borrow_mut().as_mut() {
-            let now = Instant::now();
-            for (server, has_taken) in answered {
-                match has_taken {
-                    true => coordinator.took(server, (&members).into(), now),
-                    false => coordinator.did_not_take(server, now),
-                }
-            }
-            let mut members = self.membership.now.borrow_mut();
-            members.released = coordinator.taken_by_all(&members);
-        }
-        self.release_lost();
-    }
-
-    /// Survives a power cut when this returns; a slow disk holds up nobody else.
-    async fn keep_members(&self, members: &MembersNow) {
-        let kept = hayase_wire::encode(members)
-            .map_err(|error| Refused::because(libc_errno::EIO, error.to_string()))
-            .and_then(|bytes| self.names.keep_members(bytes).map_err(meta_refused));
-        let kept = match kept {
-            Ok(()) => self.names_disk.sync().await,
-            refused => refused,
-        };
-        if let Err(error) = kept {
-            tracing::error!(%error, "failed to persist the list of lost nodes");
-        }
-    }
-
-    /// Believes what server 0 says, unless it is old news.
-    pub(crate) fn take(self: &Rc<Self>, members: MembersNow) {
-        if members.is_lost(self.me, self.start_id) {
-            self.membership.is_lost.notify_one();
-            return;
-        }
-        let newly_lost: Vec<_> = {
-            let mut now = self.membership.now.borrow_mut();
-            if (members.epoch, members.released) <= (now.epoch, now.released)
-                && self.me != COORDINATOR
-            {
-                return;
-            }
-            let is_new = |(server, id): &&(ServerId, u64)| !now.is_lost(*server, *id);
-            let newly: Vec<_> = members.lost.iter().filter(is_new).copied().collect();
-            *now = members;
-            newly
-        };
-        let epoch = self.membership.now.borrow().epoch;
-        for (server, start_id) in &newly_lost {
-            tracing::warn!(%server, start_id, epoch, "node declared lost");
-            if self.sessions.has_newer(*server, *start_id) {
-                continue; // Its next incarnation has told already what it holds.
-            }
-            self.sessions.end(*server);
-            self.grace.lost(*server);
-            self.membership.unreleased.borrow_mut().insert(*server, epoch);
-        }
-        self.membership.changed.notify_waiters();
-        self.release_lost();
-        if !self.membership.is_settled() {
-            self.membership.wakes.notify_one();
-        }
-        if !newly_lost.is_empty() {
-            let this = Rc::clone(self);
-            tokio::task::spawn_local(async move {
-                for (server, _) in newly_lost {
-                    this.tell_home_dead(server).await;
-                    // Others may know already that it is lost: nobody here answers as if it were not.
-                    this.home_lost(server).await;
-                }
-            });
-            self.finish_old_intents();
-        }
-    }
-
-    /// Ends what lost nodes held, once every living server refuses them.
-    fn release_lost(self: &Rc<Self>) {
-        let released = self.membership.now.borrow().released;
-        let due: Vec<ServerId> = {
-            let mut unreleased = self.membership.unreleased.borrow_mut();
-            let due: Vec<_> = unreleased
-                .iter()
-                .filter(|(_, epoch)| **epoch <= released)
-                .map(|(s, _)| *s)
-                .collect();
-            unreleased.retain(|server, _| !due.contains(server));
-            due
-        };
-        for server in due {
-            let node = NodeId(server.0);
-            let inos = self.homes.known_to(node);
-            tracing::warn!(%server, inodes = inos.len(), "what a lost node held is released");
-            self.home_gone(node, &inos);
-            self.reap_orphans(inos);
-            self.release_locks_of(|owner| owner.node == node);
-        }
-    }
+/// What a caller of a lost server is told.
+pub(crate) fn lost(server: ServerId) -> Refused {
+    Refused::because(libc_errno::EIO, format!("node {server} is lost"))
 }

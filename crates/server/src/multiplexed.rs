@@ -14,8 +14,9 @@ use tokio::sync::Notify;
 
 use crate::clients::Process;
 use crate::limits::MULTIPLEXED_IDLE;
-use crate::node::{Node, libc_errno};
+use crate::node::Node;
 use crate::node_service::{NodeAnswer, Rest};
+use crate::refusals::libc_errno;
 
 struct Connection {
     process: Rc<Process>,

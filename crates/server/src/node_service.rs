@@ -13,9 +13,9 @@ mod open;
 mod read_write;
 mod reclaim;
 mod recorded;
+mod room;
 mod striped;
 
-pub(crate) use self::gathering::{not_now, too_late};
 pub(crate) use self::read_write::Attempt;
 use std::os::fd::OwnedFd;
 use std::rc::Rc;
@@ -26,9 +26,11 @@ use hayase_wire::message::{
     PeerRequest, Refused, ServerRequest, SlotRange,
 };
 
+use crate::beside::Changes;
 use crate::clients::Process;
 use crate::lent::LentSlot;
-use crate::node::{Node, libc_errno, unexpected};
+use crate::node::Node;
+use crate::refusals::{libc_errno, unexpected};
 
 /// A reply, the descriptor of a part where one goes with it, and what is left to do.
 pub(crate) struct NodeAnswer {
@@ -66,9 +68,9 @@ impl Node {
         process: &Rc<Process>,
         request: NodeRequest,
     ) -> NodeAnswer {
-        self.counters.requests.set(self.counters.requests.get() + 1);
+        self.activity.request();
         self.look_at_counters();
-        self.stir_flusher();
+        self.cache.stir_flusher();
         let (request, once) = match request {
             NodeRequest::Once { slot, number, request } => {
                 (*request, Some(OnceId { process: process.id, slot, number }))
@@ -80,7 +82,7 @@ impl Node {
             return NodeReply::Refused(Refused::because(libc_errno::EIO, why)).into();
         }
         self.looks_beside(process, &request).await;
-        let changes = self.changes_beside(process, &request);
+        let changes = Changes::by(process, &self.clients, &request);
         if let Some(changes) = &changes {
             self.before_changes_beside(changes).await;
         }
@@ -98,7 +100,7 @@ impl Node {
         if let Some(changes) = changes {
             self.changed_beside(changes, &answer.reply).await;
         }
-        self.limit_grants(process, &mut answer.reply);
+        self.clients.limit_grants(process, &mut answer.reply);
         answer
     }
 
@@ -185,7 +187,7 @@ impl Node {
             }
             N::Explain { ino } => self.at_home(ino, I::Explain { ino }).await,
             N::StatFs => Ok(NodeReply::StatFs(self.total_usage().await)),
-            N::StatFsOf { tree } => match self.ask(tree.home(), ServerRequest::StatFs).await? {
+            N::StatFsOf { tree } => match self.rpc.ask(tree.home(), ServerRequest::StatFs).await? {
                 PeerReply::StatFs(usage) => Ok(NodeReply::StatFs(usage)),
                 other => Err(unexpected(&other)),
             },
@@ -194,8 +196,11 @@ impl Node {
                 Ok(NodeReply::LostFiles { paths, total })
             }
             N::Status => Ok(NodeReply::Status(Box::new(self.status()))),
-            N::Checksums { after, most } => self.checksums(after, most),
-            N::History => Ok(NodeReply::History(self.history())),
+            N::Checksums { after, most } => self.cache.checksums(after, most),
+            N::History => {
+                self.look_at_counters();
+                Ok(NodeReply::History(self.activity.looks()))
+            }
             N::Hello { .. } => Err(Refused::because(libc_errno::EPROTO, "said hello twice")),
             other => {
                 tracing::error!(?other, "a request that nobody serves");
@@ -205,7 +210,7 @@ impl Node {
     }
 
     async fn at_home(self: &Rc<Self>, ino: InodeId, request: impl Into<PeerRequest>) -> Served {
-        Ok(match self.ask(ino.home(), request).await? {
+        Ok(match self.rpc.ask(ino.home(), request).await? {
             PeerReply::Done => NodeReply::Done,
             PeerReply::Target(target) => NodeReply::Target(target),
             PeerReply::Value(value) => NodeReply::Value(value),

@@ -6,21 +6,25 @@
 
 pub(crate) mod directory;
 pub(crate) mod durable_files;
+pub(crate) mod entrance;
 mod gathering;
 pub(crate) mod inode;
 mod links;
 mod locks;
+mod once;
 mod opens;
 mod parts;
+mod reclaim;
 mod recorded;
 pub(crate) mod rename;
 pub(crate) mod shard;
 pub(crate) mod sizes;
 mod xattr;
 
-use std::rc::Rc;
+use crate::rpc::OwnService;
+use std::rc::{Rc, Weak};
 
-use hayase_layout::NodeId;
+use hayase_layout::{NodeId, ServerId};
 use hayase_wire::BoxBuffer;
 use hayase_wire::message::{
     CacheRequest, DirectoryRequest, FileRequest, InodeRequest, LinkRequest, LockRequest,
@@ -28,14 +32,17 @@ use hayase_wire::message::{
     ServerRequest,
 };
 
-use crate::kept_names::Here;
+use crate::boxed::Local;
 use crate::locks::{LockOwner, Ticket};
-use crate::node::{Local, Node, libc_errno};
-use crate::peers::Served;
+use crate::membership::Losses;
+use crate::names::Finisher;
+use crate::names::kept_names::Here;
+use crate::node::Node;
+pub(crate) use crate::refusals::Answer;
+use crate::refusals::libc_errno;
 use crate::request::{Grace, Properties, once_of_name, visit};
+use crate::rpc::peers::Served;
 use locks::wish_of;
-
-pub(crate) type Answer = Result<PeerReply, Refused>;
 
 impl Node {
     /// Serves a request of `from`. Boxed: a role here may ask another role here.
@@ -56,15 +63,66 @@ impl Node {
         payload: Option<(BoxBuffer, usize)>,
     ) -> Served {
         let is = Properties::of(&request);
-        if !self.grace.is_over() {
+        if !self.rpc.grace.is_over() {
             match is.grace {
-                Grace::After => self.grace.over().await,
-                Grace::Links => self.grace.links_known().await,
+                Grace::After => self.rpc.grace.over().await,
+                Grace::Links => self.rpc.grace.links_known().await,
                 Grace::Now => {}
             }
         }
         self.until_handed_on(from, is.looks_at).await;
         Asked { node: self, from }.serve(request, payload).await
+    }
+}
+
+/// This server as its own rooms know it.
+pub(crate) struct Roles {
+    me: NodeId,
+    node: Weak<Node>,
+}
+
+impl Roles {
+    pub(crate) fn of(node: &Rc<Node>) -> Rc<Self> {
+        Rc::new(Self { me: node.node, node: Rc::downgrade(node) })
+    }
+}
+
+impl Finisher for Roles {
+    fn nothing_left_of(&self, answered: PeerReply) -> Local<PeerReply> {
+        let node = self.node.upgrade();
+        Box::pin(async move {
+            match node {
+                Some(node) => node.nothing_left_of(answered).await,
+                None => PeerReply::Refused(stopped()),
+            }
+        })
+    }
+}
+
+impl Losses for Roles {
+    fn release(&self, lost: NodeId) {
+        let Some(node) = self.node.upgrade() else { return };
+        let inos = node.homes.known_to(lost);
+        let server = ServerId(lost.0);
+        tracing::warn!(%server, inodes = inos.len(), "what a lost node held is released");
+        node.home_gone(lost, &inos);
+        node.reap_orphans(inos);
+        node.release_locks_of(|owner| owner.node == lost);
+    }
+
+    fn finish_old_intents(&self) {
+        if let Some(node) = self.node.upgrade() {
+            node.finish_old_intents();
+        }
+    }
+}
+
+impl OwnService for Roles {
+    fn serve(&self, request: PeerRequest) -> Local<Served> {
+        match self.node.upgrade() {
+            Some(node) => node.serve_here(self.me, request, None),
+            None => Box::pin(async { PeerReply::Refused(stopped()).into() }),
+        }
     }
 }
 
@@ -113,16 +171,16 @@ impl Asked {
                 None => Err(no_payload()),
             },
             R::Append { ino } => match payload {
-                Some(bytes) => node.append_whole(ino, from, bytes).await,
+                Some(bytes) => node.data.append(ino, bytes).await,
                 None => Err(no_payload()),
             },
             R::Truncate { part, len, trunc_epoch } => {
-                node.truncate_part(part, len, trunc_epoch).await
+                node.data.truncate(part, len, trunc_epoch).await
             }
-            R::Sync { part, data_only } => node.sync_part(part, data_only).await,
-            R::Remove { part } => node.remove_part(part),
+            R::Sync { part, data_only } => node.data.sync(part, data_only).await,
+            R::Remove { part } => node.data.remove(part),
             R::SyncFiles { inos, only_look } => node.sync_files(inos, only_look).await,
-            R::Blocks { part } => node.part_blocks(part),
+            R::Blocks { part } => node.data.blocks(part),
         };
         answer.into()
     }
@@ -133,10 +191,10 @@ impl Asked {
         match request {
             R::Ping => Ok(PeerReply::Pong),
             R::ProcessGone { process } => {
-                node.forget_answers(*process);
+                node.meta.answers.forget(*process);
                 Ok(PeerReply::Done)
             }
-            R::StatFs => Ok(PeerReply::StatFs(node.usage_here())),
+            R::StatFs => Ok(PeerReply::StatFs(node.data.usage.here())),
             R::Status => Ok(PeerReply::Status(Box::new(node.status()))),
         }
     }
@@ -145,7 +203,7 @@ impl Asked {
         use NameRequest as R;
         let (node, from) = (&self.node, self.from);
         let _user = match visit(&request) {
-            Some((place, visit)) => match node.enter_names(place, visit, from).await? {
+            Some((place, visit)) => match node.names.enter(place, visit, from).await? {
                 Here::Yes(user) => user,
                 Here::No => return self.name_went(once_of_name(&request)).await,
             },
@@ -156,10 +214,10 @@ impl Asked {
             R::Insert { place, binding, op, once } => {
                 node.happen_once(once, node.shard_insert(from, place, (binding, op), once)).await
             }
-            R::GiveUpInsert { place, ino, op } => node.give_up_insert(place, ino, op).await,
+            R::GiveUpInsert { place, ino, op } => node.names.give_up_insert(place, ino, op).await,
             R::Answered { once } => {
                 let unknown = || Refused::new(libc_errno::ENODATA);
-                node.answered(Some(once))?.ok_or_else(unknown)
+                node.meta.answers.answered(Some(once))?.ok_or_else(unknown)
             }
             R::Remove { place, directory, once } => {
                 node.happen_once(once, node.shard_remove(from, place, directory, once)).await
@@ -172,14 +230,16 @@ impl Asked {
                 node.rename_finish(op, place, moved, end, requester).await
             }
             R::RenameOutcome { op, .. } => node.rename_outcome(op).await,
-            R::List { dir, cookie, bytes, all: true } => node.list_all(dir, cookie, bytes).await,
-            R::List { dir, cookie, bytes, all: false } => node.shard_list(dir, cookie, bytes),
-            R::TakeNames { dir, attempt, first, names, given_up } => {
-                node.take_names(dir, (attempt, first), names, &given_up).await
+            R::List { dir, cookie, bytes, all: true } => {
+                node.names.list_all(dir, cookie, bytes).await
             }
-            R::SyncNames { bound } => node.sync_names(bound).await,
-            R::DirFreeze { dir } => node.shard_freeze(dir).await,
-            R::DirThaw { dir } => node.shard_thaw(dir),
+            R::List { dir, cookie, bytes, all: false } => node.meta.list(dir, cookie, bytes),
+            R::TakeNames { dir, attempt, first, names, given_up } => {
+                node.names.take_names(dir, (attempt, first), names, &given_up).await
+            }
+            R::SyncNames { bound } => node.names.sync_names(bound).await,
+            R::DirFreeze { dir } => node.names.freeze(dir).await,
+            R::DirThaw { dir } => node.names.thaw(dir),
             R::InvalName(place) => Ok(node.forget_name(place).await),
         }
     }
@@ -187,7 +247,7 @@ impl Asked {
     /// The name is at its shard. What was done to it before it went there is answered here.
     async fn name_went(&self, once: Option<OnceId>) -> Answer {
         let node = &self.node;
-        match node.answered(once)? {
+        match node.meta.answers.answered(once)? {
             Some(answered) => Ok(node.nothing_left_of(answered).await),
             None => Ok(PeerReply::Spread),
         }
@@ -197,9 +257,9 @@ impl Asked {
         use OperationRequest as R;
         let node = &self.node;
         match request {
-            R::HasName { ino, place } => node.has_name(ino, &place),
+            R::HasName { ino, place } => node.meta.has_name(ino, &place),
             R::IsSpokenOf { ino, by_renames } => {
-                Ok(PeerReply::Outcome(Some(node.is_spoken_of(ino, by_renames))))
+                Ok(PeerReply::Outcome(Some(node.meta.intents.is_spoken_of(ino, by_renames))))
             }
             R::Settle { op } => node.settle(op).await.map(|()| PeerReply::Done),
             R::Finished { ops } => {
@@ -215,17 +275,17 @@ impl Asked {
         use DirectoryRequest as R;
         let (node, from) = (&self.node, self.from);
         match request {
-            R::Grant { dir } => node.dir_grant(from, dir).await,
+            R::Grant { dir } => node.names.dir_grant(from, dir).await,
             R::Free { dir } => {
-                node.end_sole_maker(dir, None).await;
-                node.sole_makers.set_free(dir);
+                node.names.end_sole_maker(dir, None).await;
+                node.names.sole_makers.set_free(dir);
                 Ok(PeerReply::Done)
             }
-            R::Shards { dir } => node.dir_shards(dir).await,
-            R::Touch(touched) => node.dir_touch(&touched),
-            R::Parent { dir } => node.dir_parent(dir),
-            R::Name { dir } => node.dir_name(dir),
-            R::Remove { dir } => node.dir_remove(dir).await,
+            R::Shards { dir } => node.names.dir_shards(dir).await,
+            R::Touch(touched) => node.names.dir_touch(&touched),
+            R::Parent { dir } => node.meta.dir_parent(dir),
+            R::Name { dir } => node.meta.dir_name(dir),
+            R::Remove { dir } => node.names.dir_remove(dir).await,
         }
     }
 
@@ -234,8 +294,8 @@ impl Asked {
         let (node, from) = (&self.node, self.from);
         match request {
             R::Create { node: new, layout } => {
-                node.names_disk.keep_up().await;
-                node.names_disk.have_numbers(1).await?;
+                node.meta.disk.keep_up().await;
+                node.meta.disk.have_numbers(1).await?;
                 node.know_path(new.parent).await?;
                 node.create_inode(&new, layout, from)
             }
@@ -246,7 +306,7 @@ impl Asked {
             }
             R::GetAttrMany(inos) => Ok(node.get_attr_many(from, &inos).await),
             R::SetAttr { ino, change } => node.set_attr(from, ino, change).await,
-            R::ReadLink { ino } => node.read_link(ino),
+            R::ReadLink { ino } => node.meta.read_link(ino),
             R::Open { ino, open, truncate } => node.open_inode(from, ino, open, truncate).await,
             R::Close(closes) => node.close_inodes(from, &closes).await,
             R::Overtaken { ino } => {
@@ -257,8 +317,8 @@ impl Asked {
             R::Recall { ino, bits } => {
                 // A mount that has not come back since this server was restarted may have files open, and have gathered
                 // something.
-                node.grace.own_known().await;
-                let (still_open, gave_back) = node.recall_here(ino, bits).await;
+                node.rpc.grace.own_known().await;
+                let (still_open, gave_back) = node.clients.recall(ino, bits).await;
                 Ok(PeerReply::Recalled { still_open, gave_back })
             }
             R::GetXattr { ino, name } => node.get_xattr(ino, &name).await,
@@ -272,7 +332,7 @@ impl Asked {
             }
             R::Fsync { ino, data_only } => node.fsync(ino, data_only).await,
             R::Explain { ino } => node.explain(ino).await,
-            R::WhichAreGone(inos) => node.which_are_gone(inos).await,
+            R::WhichAreGone(inos) => node.meta.which_are_gone(inos).await,
         }
     }
 
@@ -318,7 +378,7 @@ impl Asked {
             }
             R::Release { process } => Ok(node.release_locks_here(from, process)),
             R::Granted { process, ticket } => {
-                node.lock_granted(process, ticket).await;
+                node.clients.lock_granted(process, ticket).await;
                 Ok(PeerReply::Done)
             }
         }
@@ -350,20 +410,20 @@ impl Asked {
         match request {
             R::Import { dir, entries, age } => node.import_entries(dir, entries, age).await,
             R::Forget { place, ino } => node.forget_imported(from, place, ino).await,
-            R::Check { ino } => node.check_in_tier(ino).await,
-            R::Hold { ino } => node.hold_cached(ino).await,
+            R::Check { ino } => node.cache.check(ino).await,
+            R::Hold { ino } => node.cache.hold(ino).await,
             R::Move { ino, is_over, over, follows, undo } => {
                 node.move_cached(ino, (is_over, over, follows), undo).await
             }
-            R::Unlink { ino } => node.unlink_cached(ino),
+            R::Unlink { ino } => node.cache.unlink(ino),
             R::Bury { place, ino, shown } => node.bury(&place, (ino, shown), true).await,
-            R::StillNamed { ino, path, shown } => node.still_named(ino, &path, shown).await,
+            R::StillNamed { ino, path, shown } => node.cache.still_named(ino, &path, shown).await,
             R::Tombstones { place, ino } => node.tombstones(&place, ino).await,
             R::Replaced { place, tombstones } => {
                 node.tombstones_replaced(&place, &tombstones).await
             }
             R::Clear { dir } => node.clear_directory(dir).await,
-            R::Claims { path, except } => node.claims(&path, except).await,
+            R::Claims { path, except } => node.cache.claims(&path, except).await,
             R::TakeBack { place, gone, ino } => node.give_name_back(&place, gone, ino).await,
             R::Settled { path, before, with_open } => node.has_settled(&path, before, with_open),
             R::Fetch { ino } => node.fetch_all(ino).await,
@@ -374,11 +434,15 @@ impl Asked {
     }
 }
 
+fn stopped() -> Refused {
+    Refused::because(libc_errno::EIO, "this server has stopped")
+}
+
 fn no_payload() -> Refused {
     Refused::because(libc_errno::EPROTO, "the bytes of the request are missing")
 }
 
-/// What [`crate::peers`] answers, since it depends on the incarnation that asks.
+/// What [`crate::rpc::peers`] answers, since it depends on the incarnation that asks.
 fn not_of_itself() -> Refused {
     tracing::error!("a server asked itself about its own membership");
     Refused::new(libc_errno::EPROTO)

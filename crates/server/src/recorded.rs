@@ -24,7 +24,7 @@ use tokio::sync::Notify;
 use tokio::time::Instant;
 
 use crate::limits::{FLATTEN_TOLD, RECORDINGS_MAX};
-use crate::node::libc_errno;
+use crate::refusals::libc_errno;
 
 /// The directory at the root of the area with all containers, each named by its file's inode.
 pub(crate) const DIRECTORY: &[u8] = hayase_container::AREA_DIRECTORY.as_bytes();

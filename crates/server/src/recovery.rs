@@ -27,9 +27,11 @@ use hayase_wire::message::{
     DirectoryRequest, LinkRequest, NameRequest, OnceId, PeerReply, Place, Refused, RenameEnd,
 };
 
+use crate::boxed::Local;
 use crate::convert::meta_refused;
-use crate::node::{Local, Node, libc_errno, unexpected};
-use crate::peer_service::shard::binding;
+use crate::meta::binding;
+use crate::node::Node;
+use crate::refusals::{libc_errno, unexpected};
 use crate::told_renames::Starts;
 
 /// Orphans looked at in one transaction.
@@ -39,7 +41,7 @@ impl Node {
     /// Names that a rename has in its hands: nobody gets them before it is known how it went, or before
     /// what it bound knows its name. Before anybody is served.
     pub(crate) async fn hold_prepared_names(self: &Rc<Self>) {
-        for intent in self.intents() {
+        for intent in self.meta.intents.all() {
             match intent.what {
                 IntentKind::Prepared { from: (parent, name), .. } => {
                     self.hold_prepared(intent.id, Place { parent, name }).await;
@@ -62,7 +64,7 @@ impl Node {
                 tracing::warn!(%error, "containers of files that are gone stay until the next start");
             }
         });
-        let left: Vec<u64> = self.intents().into_iter().map(|intent| intent.id).collect();
+        let left: Vec<u64> = self.meta.intents.all().into_iter().map(|intent| intent.id).collect();
         if !left.is_empty() {
             tracing::info!(intents = left.len(), "operations that a crash interrupted");
         }
@@ -73,23 +75,9 @@ impl Node {
         }
     }
 
-    pub(crate) fn intents(&self) -> Vec<Intent> {
-        ops::intents(&self.names.begin()).unwrap_or_else(|error| {
-            tracing::error!(%error, "unfinished operations could not be read");
-            Vec::new()
-        })
-    }
-
-    /// Records what is about to be done.
-    pub(crate) fn intend(&self, id: u64, what: IntentKind) -> Result<(), Refused> {
-        let mut txn = self.names.begin();
-        ops::put_intent(&mut txn, &Intent { id, what }).map_err(meta_refused)?;
-        txn.commit().map_err(meta_refused)
-    }
-
     /// A server was started anew: what it had begun here nobody finishes unless we do.
     pub(crate) fn finish_old_intents(self: &Rc<Self>) {
-        let ids: Vec<u64> = self.intents().into_iter().map(|intent| intent.id).collect();
+        let ids: Vec<u64> = self.meta.intents.all().into_iter().map(|intent| intent.id).collect();
         self.finish_later(ids);
     }
 
@@ -112,7 +100,7 @@ impl Node {
 
     /// False when it is not decided yet.
     async fn try_to_finish(self: &Rc<Self>, id: u64) -> Result<bool, Refused> {
-        let Some(what) = ops::intent(&self.names.begin(), id).map_err(meta_refused)? else {
+        let Some(what) = ops::intent(&self.meta.begin(), id).map_err(meta_refused)? else {
             return Ok(true);
         };
         match what {
@@ -175,7 +163,7 @@ impl Node {
         op: u64,
     ) -> Result<bool, Refused> {
         let asked = NameRequest::GiveUpInsert { place: place.clone(), ino, op };
-        match self.ask_shard(&place, asked).await? {
+        match self.names.ask_shard(&place, asked).await? {
             (_, PeerReply::Outcome(Some(bound))) => Ok(bound),
             (_, other) => Err(unexpected(&other)),
         }
@@ -189,7 +177,8 @@ impl Node {
             // named must end soon: else it comes to the tier.
             return Ok(false);
         }
-        Ok(self.is_spoken_of(ino, true) || self.is_spoken_of_elsewhere(ino, true).await?)
+        Ok(self.meta.intents.is_spoken_of(ino, true)
+            || self.is_spoken_of_elsewhere(ino, true).await?)
     }
 
     /// False when it is not decided yet.
@@ -197,8 +186,8 @@ impl Node {
         // Renamed or linked since, also while its shard is asked, it has another name than the one it
         // was made for; removed, none.
         let made_for = [(place.parent, place.name.clone())];
-        let names = || ops::names_of(&self.names.begin(), ino).map_err(meta_refused);
-        if self.inode(ino).is_err_and(|refused| is_gone(&refused))
+        let names = || ops::names_of(&self.meta.begin(), ino).map_err(meta_refused);
+        if self.meta.inode(ino).is_err_and(|refused| is_gone(&refused))
             || names()? != made_for
             || self.was_renamed(ino, &place).await?
             || self.was_bound(place.clone(), ino, ino.0).await?
@@ -212,7 +201,7 @@ impl Node {
         if names()? != made_for {
             return Ok(true); // It was told meanwhile.
         }
-        match self.inode(ino)?.kind {
+        match self.meta.inode(ino)?.kind {
             FileKind::Directory => self.drop_inode(ino).map(|_| true),
             // Bound, and replaced since by a rename that has not told it: it may be open.
             _ => self.take_link(ino, place).await,
@@ -245,9 +234,9 @@ impl Node {
         place: Place,
     ) -> Result<bool, Refused> {
         let ino = entry.ino;
-        let _held = self.name_locks.lock(place.clone()).await;
+        let _held = self.names.locks.lock(place.clone()).await;
         // Bound again, the link is the new name's.
-        match self.bound(&place)?.is_some_and(|found| found.ino == ino) {
+        match self.meta.bound(&place)?.is_some_and(|found| found.ino == ino) {
             true => Ok(true),
             false => self.take_link(ino, place).await,
         }
@@ -260,19 +249,19 @@ impl Node {
         once: Option<OnceId>,
     ) -> Result<(), Refused> {
         let ino = entry.ino;
-        let _held = self.name_locks.lock(place.clone()).await;
-        match self.ask(ino.home(), DirectoryRequest::Parent { dir: ino }).await {
+        let _held = self.names.locks.lock(place.clone()).await;
+        match self.rpc.ask(ino.home(), DirectoryRequest::Parent { dir: ino }).await {
             Ok(_) => return Ok(()),
             Err(refused) if is_gone(&refused) => {}
             Err(refused) => return Err(refused),
         }
-        if self.bound(&place)?.is_none_or(|found| found.ino != ino) {
+        if self.meta.bound(&place)?.is_none_or(|found| found.ino != ino) {
             return Ok(());
         }
-        let mut txn = self.names.begin();
+        let mut txn = self.meta.begin();
         ops::remove_entry(&mut txn, place.parent, &place.name);
         // Whoever asked for it may ask again.
-        self.record(&mut txn, once, &PeerReply::Bound(binding(&entry)))?;
+        self.meta.answers.record(&mut txn, once, &PeerReply::Bound(binding(&entry)))?;
         txn.commit().map_err(meta_refused)
     }
 
@@ -291,28 +280,28 @@ impl Node {
         if self.told_renames.has(op) {
             return Ok(Finished::Before);
         }
-        let is_left = ops::intent(&self.names.begin(), op).map_err(meta_refused)?.is_some();
+        let is_left = ops::intent(&self.meta.begin(), op).map_err(meta_refused)?.is_some();
         // A name that a rename has bound is not another's before the rename is finished.
-        if !is_left || self.bound(&to)?.is_none_or(|found| found.ino != moved.ino) {
+        if !is_left || self.meta.bound(&to)?.is_none_or(|found| found.ino != moved.ino) {
             return Ok(Finished::Nothing);
         }
         let has_it_in_hand = |intent: &Intent| {
             matches!(&intent.what, IntentKind::Prepared { from: (parent, name), .. }
                 if *parent == to.parent && *name == to.name)
         };
-        if self.intents().iter().any(has_it_in_hand) {
+        if self.meta.intents.all().iter().any(has_it_in_hand) {
             return Ok(Finished::Later);
         }
         self.renames.uncounted.count_later(to.clone(), op);
         let requester = self.node;
         let (binds, victim) = (binding(&moved), victim.as_ref().map(binding));
-        let old_shard = self.shard_of(from.parent, &from.name);
+        let old_shard = self.names.shard_of(from.parent, &from.name);
         let mut others = self.others_in_rename(moved.ino, victim, old_shard);
-        self.names_durable().await?;
+        self.meta.durable().await?;
         self.count_links((op, requester), binds, victim, &from, &to).await?;
         let (place, end) = (from.clone(), RenameEnd::Counted);
         let finish = NameRequest::RenameFinish { op, place, moved: moved.ino, end, requester };
-        let (old_shard, _) = self.ask_shard(&from, finish).await?;
+        let (old_shard, _) = self.names.ask_shard(&from, finish).await?;
         if old_shard != self.me {
             others.entry(old_shard).or_insert(None);
         }
@@ -332,10 +321,10 @@ impl Node {
     /// A server was started anew: of a rename that it coordinated and did not commit it knows nothing
     /// any more, and a name that is held for it need not be.
     pub(crate) fn finish_prepared_for(self: &Rc<Self>, coordinator: ServerId) {
-        for intent in self.intents() {
+        for intent in self.meta.intents.all() {
             if let IntentKind::Prepared { to: (parent, name), .. } = &intent.what
                 // This server may not know where the names of that directory are.
-                && [parent.home(), self.shard_by_hash(*parent, name)].contains(&coordinator)
+                && [parent.home(), self.names.shard_by_hash(*parent, name)].contains(&coordinator)
             {
                 let this = Rc::clone(self);
                 tokio::task::spawn_local(async move { this.finish_intent(intent.id).await });
@@ -357,7 +346,7 @@ impl Node {
         };
         let (requester, moved) = (self.node, moved.ino);
         let finish = NameRequest::RenameFinish { op, place, moved, end, requester };
-        self.ask(self.me, finish).await.map(|_| true)
+        self.rpc.ask(self.me, finish).await.map(|_| true)
     }
 
     /// Whether a rename was committed and is not finished, says its coordinator; `None`: not yet decided.
@@ -367,7 +356,7 @@ impl Node {
         to: Place,
     ) -> Result<Option<bool>, Refused> {
         let asked = NameRequest::RenameOutcome { op, to: to.clone() };
-        match self.ask_shard(&to, asked).await? {
+        match self.names.ask_shard(&to, asked).await? {
             (_, PeerReply::Outcome(outcome)) => Ok(outcome),
             (_, other) => Err(unexpected(&other)),
         }
@@ -377,7 +366,7 @@ impl Node {
     async fn take_link(self: &Rc<Self>, ino: InodeId, place: Place) -> Result<bool, Refused> {
         let requester = self.node;
         let unlink = LinkRequest::LinkDecLate { ino, place, requester };
-        match self.ask(ino.home(), unlink).await {
+        match self.rpc.ask(ino.home(), unlink).await {
             Ok(PeerReply::Stale) => Ok(false),
             Ok(_) => Ok(true),
             Err(refused) if is_gone(&refused) => Ok(true),
@@ -388,7 +377,7 @@ impl Node {
     async fn collect_orphans(self: &Rc<Self>) {
         let mut seen = std::collections::HashSet::new();
         loop {
-            let orphans = ops::orphans(&self.names.begin(), PAGE + seen.len());
+            let orphans = ops::orphans(&self.meta.begin(), PAGE + seen.len());
             let orphans = match orphans {
                 Ok(orphans) => orphans,
                 Err(error) => {

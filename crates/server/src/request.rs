@@ -1,7 +1,7 @@
 //! What each request of one server to another is: how long it may take, whether it may be repeated, when it is served.
 //!
 //! One row for each message, and no arm for the rest: a message without a row does not compile. Who sends looks here
-//! ([`crate::sessions`], [`crate::peers`]) as well as who serves ([`crate::peer_service`]).
+//! ([`crate::rpc::sessions`], [`crate::rpc::peers`]) as well as who serves ([`crate::peer_service`]).
 
 use std::time::Duration;
 

@@ -3,6 +3,7 @@
 //! Order of a start: the node's socket and the ports are bound, the stores opened, the server made
 //! known, the members waited for ([`meeting`]); then it is ready. Everything runs on one thread.
 
+use crate::membership::MemberTasks;
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
 use std::future::Future;
@@ -10,7 +11,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use hayase_layout::ServerId;
-use hayase_store::{Namespace, Removal, ops};
+use hayase_store::{Namespace, ops};
 use hayase_wire::message::MembersNow;
 use hayase_wire::transport::Address;
 use hayase_wire::{
@@ -18,30 +19,32 @@ use hayase_wire::{
 };
 use tokio::task::LocalSet;
 
+use crate::activity::Activity;
+use crate::cache::area::CacheArea;
 use crate::cache::{Cache, rewriting};
 use crate::clients::Clients;
-use crate::direct::DirectIo;
+use crate::data::{Data, Storage};
 use crate::failed_names::Exit;
 use crate::grace::Grace;
 use crate::ground::Ground;
 use crate::homes::Homes;
-use crate::kept_names::KeptNames;
 use crate::keyed_lock::KeyedLock;
 use crate::late::Late;
-use crate::limits::{LOCKS_MAX, TIER_THREADS};
+use crate::limits::LOCKS_MAX;
 use crate::local::LocalServer;
 use crate::locks::Locks;
 use crate::meeting::{self, Doors};
-use crate::membership::Membership;
-use crate::names_disk::NamesDisk;
-use crate::node::{Counters, Node};
-use crate::peers::{PeerService, Peers};
-use crate::ranges::Ranges;
+use crate::membership::{Losses, Membership};
+use crate::meta::{Meta, NamesDisk, Tombstones};
+use crate::names::{Names, Shard};
+use crate::node::Node;
+use crate::peer_service::Roles;
+use crate::peer_service::entrance::PeerService;
+use crate::rpc::peers::Peers;
+use crate::rpc::{Identity, OwnService, Servers};
 use crate::serve_error::ServeError;
-use crate::sessions::Sessions;
 use crate::settings::Settings;
 use crate::starting::{self, Stores};
-use crate::usage::Usage;
 use crate::when_woken::when_woken;
 
 /// Runs one server until `stop` is done. `ready` is called once every server of the job is known
@@ -99,21 +102,21 @@ async fn run(
     tasks.spawn_local(processes);
     opened(local);
     // Before others are told of this incarnation: one that ends in between must be missed.
-    tasks.spawn_local(Rc::clone(&node).keep_membership());
+    tasks.spawn_local(Rc::clone(&node.members).keep());
     if incarnation > 1 {
         node.ask_others_to_tell(addresses).await;
     }
-    if node.cache.is_some() {
-        node.make_cache_root()?;
+    if node.cache.get().is_some() {
+        node.cache.make_root()?;
         tasks.spawn_local(Rc::clone(&node).keep_flushing());
         let this = Rc::clone(&node);
         tasks.spawn_local(async move {
-            if let Some(cache) = &this.cache {
-                rewriting::keep_short(cache, &this.disk).await;
+            if let Some(cache) = this.cache.get() {
+                rewriting::keep_short(cache, &this.data.disk).await;
             }
         });
     }
-    tasks.spawn_local(Rc::clone(&node).watch_homes());
+    tasks.spawn_local(Rc::clone(&node.rpc).watch_homes());
     node.recover().await;
     if incarnation > 1 {
         tasks.spawn_local(Rc::clone(&node).collect_stray_parts());
@@ -124,13 +127,13 @@ async fn run(
         tokio::select! {
             biased;
             () = stop => Ok(()),
-            () = node.membership.is_lost.notified() => Err(ServeError::Lost { server: node.me }),
+            () = node.rpc.membership.is_lost.notified() => Err(ServeError::Lost { server: node.me }),
         }
     })
     .await;
     tracing::info!(server = %node.me, "stopping");
     tasks.shutdown().await;
-    if let Err(error) = node.names.sync() {
+    if let Err(error) = node.meta.store().sync() {
         tracing::error!(%error, "the name space could not be made durable at the end");
     }
     end
@@ -187,9 +190,7 @@ fn node(
     if settings.server != COORDINATOR {
         connector.relay_through(&peers.link(COORDINATOR));
     }
-    let (names, parts) = (Arc::new(stores.names), Arc::new(stores.parts));
-    let is_empty = parts.list().is_ok_and(|parts| parts.is_empty());
-    let usage = Usage::new(&*settings.area, is_empty);
+    let names = stores.names;
     let server = settings.server;
     let kept = names.members().map_err(|source| ServeError::Names { server, source })?;
     let late = names.late().map_err(|source| ServeError::Names { server, source })?;
@@ -205,20 +206,56 @@ fn node(
         1 => Vec::new(),
         _ => members.servers.iter().map(|member| (member.server, member.start_id)).collect(),
     };
+    let life = ground.life();
+    let disk = Rc::new(ground.disk);
     let cache = match (settings.cache, stores.ledger) {
         (Some(asked), Some(ledger)) => {
-            let cache = Cache::open(asked, ledger, (&ground.boot, ground.disk.apart(TIER_THREADS)));
+            let cache = Cache::open(asked, ledger, &ground.boot, &disk);
             let cache = cache.map_err(|source| ServeError::Ledger { server, source })?;
             revive(&cache, &names, server)?;
-            Some(cache)
+            Some(Rc::new(cache))
         }
         _ => None,
     };
     let membership = Membership::new(server, settings.servers, kept, &known);
-    let life = ground.life();
-    let disk = Rc::new(ground.disk);
-    let names_disk = NamesDisk::new(&names, &disk);
-    Ok(Rc::new(Node {
+    let meta = Meta::new(
+        (settings.server, stores.incarnation),
+        (Arc::clone(&names), NamesDisk::new(&names, &disk)),
+        ground.clock,
+        stores.answers,
+        cache.clone().map(|cache| cache as Rc<dyn Tombstones>),
+    );
+    let clients = Rc::new(Clients::numbering_from(stores.incarnation));
+    let identity = Identity {
+        me: settings.server,
+        node: settings.node,
+        servers: settings.servers,
+        groups: settings.groups.clone(),
+        incarnation: stores.incarnation,
+    };
+    let grace = Grace::new((stores.incarnation > 1).then_some(others), settings.mounts);
+    let rpc = Servers::new(identity, peers, membership, grace, (&meta, &clients));
+    let identity = (settings.server, settings.servers, me.start_id);
+    let member_tasks = MemberTasks::new(identity, (&rpc, &meta, &clients));
+    let activity = Rc::new(Activity::default());
+    let storage = Storage {
+        parts: stores.parts,
+        area: settings.area.into(),
+        disk,
+        direct_io: (stores.slots, settings.direct_io),
+        life,
+    };
+    let data = Data::new((settings.server, stores.incarnation), storage, &meta, &activity);
+    let cache = CacheArea::new(settings.server, cache, (&meta, &data));
+    let inode_locks = Rc::new(KeyedLock::new());
+    let shard = Shard {
+        me: settings.server,
+        groups: settings.groups.clone(),
+        incarnation: stores.incarnation,
+        kept_until: settings.kept_until,
+    };
+    let shard = Names::new(shard, (&meta, &rpc, &clients), &inode_locks, stores.given_up);
+    let node = Rc::new(Node {
         me: settings.server,
         node: settings.node,
         servers: settings.servers,
@@ -226,45 +263,28 @@ fn node(
         host: settings.host,
         start_id: me.start_id,
         started: std::time::Instant::now(),
-        removal: Arc::new(Removal::new(Arc::clone(&names), Arc::clone(&parts))),
-        names,
-        parts,
-        area: settings.area,
+        activity,
+        meta,
+        data,
+        names: shard,
         cache,
-        direct: DirectIo::new(stores.slots.clone(), settings.direct_io && disk.waits()),
-        ranges: Ranges::default(),
         network: ground.network,
-        names_disk,
-        disk,
-        clock: ground.clock,
         homes: Homes::new(Late::from_former_life(late)),
-        kept_room: Default::default(),
         handing_on: Default::default(),
         handed_on: Default::default(),
-        clients: Clients::numbering_from(stores.incarnation),
+        clients,
+        rpc,
+        members: member_tasks,
         crowd: Default::default(),
-        peers,
         replies: Default::default(),
-        answers: stores.answers,
-        sessions: Sessions::new(),
-        membership,
-        grace: Grace::new((stores.incarnation > 1).then_some(others), settings.mounts),
         incarnation: stores.incarnation,
         intent_age: settings.intent_age,
-        kept_names: KeptNames::new(settings.kept_until),
-        sole_makers: Default::default(),
-        sole_maker_locks: KeyedLock::new(),
-        directories: Default::default(),
         appends: Default::default(),
         turns: Default::default(),
         locks: std::cell::RefCell::new(Locks::new(LOCKS_MAX)),
-        usage,
         renames: Default::default(),
         files: Default::default(),
-        counters: Counters::default(),
-        history: RefCell::default(),
-        name_locks: KeyedLock::new(),
-        inode_locks: KeyedLock::new(),
+        inode_locks,
         inode_locks_of_opens: KeyedLock::new(),
         recorded: crate::recorded::RecordedFiles::default(),
         turn: Cell::new(0),
@@ -273,10 +293,11 @@ fn node(
         told_renames: Default::default(),
         link_takers: Default::default(),
         unfinished: Default::default(),
-        given_up: stores.given_up,
-        part_epochs: RefCell::default(),
-        unsynced: Default::default(),
         unsynced_elsewhere: Default::default(),
-        life,
-    }))
+    });
+    let roles = Roles::of(&node);
+    node.rpc.serve_here_by(Rc::clone(&roles) as Rc<dyn OwnService>);
+    node.members.tell(Rc::clone(&roles) as Rc<dyn Losses>);
+    node.names.finish_by(roles);
+    Ok(node)
 }

@@ -10,7 +10,7 @@ use hayase_store::Area;
 use hayase_tier::Tier;
 use hayase_wire::{Credentials, KnownServers, PeerIdentity, Secret, ServerKey};
 
-use crate::kept_names::KeptUntil;
+use crate::names::kept_names::KeptUntil;
 use crate::network::TransportChoice;
 
 /// One server of one job.

@@ -14,8 +14,9 @@ use tokio::time::Instant;
 use crate::arenas;
 use crate::clients::{Callee, Process};
 use crate::limits::{ARENA_SLOTS_MAX, CLIENT_CONNECTIONS_MAX};
-use crate::node::{Node, libc_errno};
+use crate::node::Node;
 use crate::node_service::NodeAnswer;
+use crate::refusals::libc_errno;
 
 /// What a connection is for.
 enum Purpose {

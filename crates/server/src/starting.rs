@@ -15,10 +15,10 @@ use hayase_store::{Device, Ledger, Namespace, PartId, Parts, SlotPool, Time};
 use hayase_wire::transport::Listener;
 use hayase_wire::{Credentials, put_off_listener};
 
-use crate::answers::Answers;
-use crate::given_up::GivenUp;
 use crate::ground::{Ground, OpenNames};
 use crate::limits::{PARTS_OPEN_MAX, SLOTS, STARTING_MAX};
+use crate::meta::Answers;
+use crate::names::given_up::GivenUp;
 use crate::serve_error::ServeError;
 use crate::settings::Settings;
 
@@ -27,7 +27,7 @@ pub(crate) const ROOM_PAUSE: Duration = Duration::from_millis(500);
 
 /// What a server keeps, open.
 pub(crate) struct Stores {
-    pub(crate) names: Namespace,
+    pub(crate) names: Arc<Namespace>,
     pub(crate) incarnation: u64,
     pub(crate) answers: Answers,
     pub(crate) given_up: GivenUp,
@@ -69,6 +69,7 @@ pub(crate) async fn open(
     let Opened { names, incarnation, ledger, parts } = opened;
     let server = settings.server;
     let refused = |source| ServeError::Names { server, source };
+    let names = Arc::new(names);
     let answers = Answers::load(&names).map_err(refused)?;
     let given_up = GivenUp::load(&names).map_err(refused)?;
     let slots = SlotPool::new(SLOTS).map_err(|source| ServeError::Slots { source })?;

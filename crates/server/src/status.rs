@@ -1,13 +1,52 @@
 //! What this server tells of itself.
 
-use hayase_wire::message::{ProcessUse, ServerStatus};
+use hayase_wire::message::{ProcessUse, Sample, ServerStatus};
 use hayase_wire::session::authenticates_payloads;
 
+use crate::cache::Cache;
 use crate::convert;
 use crate::node::Node;
 
 impl Node {
+    /// Looks at the counters, while there is something to do anyway. Costs a few reads of memory, and
+    /// now and then a question to the file system.
+    pub(crate) fn look_at_counters(&self) {
+        let now = self.meta.now();
+        let at_ms = now.seconds.max(0) as u64 * 1000 + u64::from(now.nanos / 1_000_000);
+        self.activity.look(at_ms, |is_due, before| {
+            let cache = self.cache.get();
+            let usage = is_due.then(|| self.data.usage.here());
+            let area = match is_due {
+                true => self.data.area.moved().map(convert::area_moved),
+                false => before.area,
+            };
+            let dirty_bytes = match cache {
+                Some(cache) if cache.is_durable() => 0,
+                Some(cache) if is_due => self.dirty_bytes(cache),
+                _ => before.dirty_bytes,
+            };
+            Sample {
+                area,
+                flushed_bytes: cache.map_or(0, |cache| cache.traffic.sent()),
+                fetched_bytes: cache.map_or(0, |cache| cache.traffic.fetched_bytes.get()),
+                dirty_bytes,
+                used_bytes: usage
+                    .map_or(before.used_bytes, |usage| usage.total.saturating_sub(usage.free)),
+                ..Sample::default()
+            }
+        });
+    }
+
+    /// The same from the flusher's loop: only while it moves something, and once when it is done.
+    pub(crate) fn look_at_drain(&self, cache: &Cache) {
+        let was_dirty = || self.activity.newest().is_some_and(|last| last.dirty_bytes > 0);
+        if cache.traffic.running.get() > 0 || (cache.is_durable() && was_dirty()) {
+            self.look_at_counters();
+        }
+    }
+
     pub(crate) fn status(&self) -> ServerStatus {
+        let counts = self.activity.counts();
         ServerStatus {
             server: self.me,
             node: self.node,
@@ -15,24 +54,24 @@ impl Node {
             up_ms: self.started.elapsed().as_millis() as u64,
             start_id: self.start_id,
             incarnation: self.incarnation,
-            lost: self.membership.lost(),
-            has_coordinator: self.membership.has_coordinator(self.me),
-            shared: self.usage_here(),
-            limiter: self.area.kind().to_owned(),
+            lost: self.rpc.membership.lost(),
+            has_coordinator: self.rpc.membership.has_coordinator(self.me),
+            shared: self.data.usage.here(),
+            limiter: self.data.area.kind().to_owned(),
             clients: self.clients.count() as u32,
             files_open: self.homes.open_count() as u64,
-            requests: self.counters.requests.get(),
-            bytes_read: self.counters.bytes_read.get(),
-            bytes_written: self.counters.bytes_written.get(),
-            area: self.area.moved().map(convert::area_moved),
-            bytes_direct: self.direct.bytes(),
-            bytes_gathered: self.counters.bytes_gathered.get(),
-            io: self.direct.way().to_owned(),
+            requests: counts.requests,
+            bytes_read: counts.bytes_read,
+            bytes_written: counts.bytes_written,
+            area: self.data.area.moved().map(convert::area_moved),
+            bytes_direct: self.data.direct.bytes(),
+            bytes_gathered: counts.bytes_gathered,
+            io: self.data.direct.way().to_owned(),
             network: self.network.words(),
             authenticates: authenticates_payloads(),
             resident_bytes: resident_bytes(),
             process: process_use(),
-            peers: self.peers.states(self.me, self.servers),
+            peers: self.rpc.peers.states(self.me, self.servers),
             cache: self.cache_status(),
         }
     }

@@ -10,19 +10,20 @@ use std::collections::BTreeMap;
 use std::rc::Rc;
 use std::sync::Arc;
 
-use hayase_layout::{InodeId, ServerId};
-use hayase_store::{Namespace, PartId, ops};
+use hayase_layout::ServerId;
+use hayase_store::PartId;
 use hayase_wire::message::{InodeRequest, PeerReply, Refused};
 
-use crate::convert::{meta_refused, part_refused};
+use crate::convert::part_refused;
 use crate::limits::STRAYS_PAGE;
-use crate::node::{Node, unexpected};
+use crate::node::Node;
+use crate::refusals::unexpected;
 
 impl Node {
     /// Looks through all parts, in pages; what can not be decided now is left for the next start.
     pub(crate) async fn collect_stray_parts(self: Rc<Self>) {
-        let parts = Arc::clone(&self.parts);
-        let listed = match self.disk.run(move || parts.list().map_err(part_refused)).await {
+        let parts = Arc::clone(&self.data.parts);
+        let listed = match self.data.disk.run(move || parts.list().map_err(part_refused)).await {
             Ok(listed) => listed,
             Err(error) => return tracing::warn!(%error, "parts could not be listed"),
         };
@@ -35,7 +36,7 @@ impl Node {
             for page in parts.chunks(STRAYS_PAGE) {
                 let removed = match home == self.me {
                     true => match self.recover_records(page).await {
-                        Ok(()) => self.remove_own_strays(page).await,
+                        Ok(()) => self.data.remove_own_strays(page).await,
                         Err(error) => Err(error),
                     },
                     false => self.remove_strays(home, page).await,
@@ -53,24 +54,8 @@ impl Node {
         }
         if collected > 0 {
             tracing::info!(collected, "parts that a crash had left without a file are removed");
-            self.usage_changed();
+            self.data.usage.changed();
         }
-    }
-
-    /// Of this home's files. A file may be made while the names are synced, which has its part first: so they are looked
-    /// for again after that, and then nothing is waited for.
-    async fn remove_own_strays(&self, parts: &[PartId]) -> Result<usize, Refused> {
-        let candidates = strays_of(&self.names, parts);
-        if candidates.is_empty() {
-            return Ok(0);
-        }
-        self.names_disk.sync().await?;
-        let strays = strays_of(&self.names, &candidates);
-        for part in &strays {
-            tracing::debug!(%part, "a part without a file");
-            self.parts.remove(*part).map_err(part_refused)?;
-        }
-        Ok(strays.len())
     }
 
     async fn remove_strays(
@@ -80,40 +65,15 @@ impl Node {
     ) -> Result<usize, Refused> {
         let mut asked: Vec<_> = parts.iter().map(|part| part.ino).collect();
         asked.dedup();
-        let gone = match self.ask(home, InodeRequest::WhichAreGone(asked)).await? {
+        let gone = match self.rpc.ask(home, InodeRequest::WhichAreGone(asked)).await? {
             PeerReply::Gone(gone) => gone,
             other => return Err(unexpected(&other)),
         };
         let strays: Vec<_> = parts.iter().filter(|part| gone.contains(&part.ino)).collect();
         for part in &strays {
             tracing::debug!(%part, "a part without a file");
-            self.parts.remove(**part).map_err(part_refused)?;
+            self.data.parts.remove(**part).map_err(part_refused)?;
         }
         Ok(strays.len())
     }
-
-    /// As their home: those of which there is no record, durably.
-    pub(crate) async fn which_are_gone(
-        self: &Rc<Self>,
-        asked: Vec<InodeId>,
-    ) -> Result<PeerReply, Refused> {
-        let mut gone = Vec::new();
-        for ino in asked {
-            let found = ops::get_inode(&self.names.begin(), ino).map_err(meta_refused)?;
-            if ino.home() == self.me && found.is_none() {
-                gone.push(ino);
-            }
-        }
-        if !gone.is_empty() {
-            self.names_disk.sync().await?;
-        }
-        Ok(PeerReply::Gone(gone))
-    }
-}
-
-/// Those of which there is no record in the names of their home.
-fn strays_of(names: &Namespace, parts: &[PartId]) -> Vec<PartId> {
-    let txn = names.begin();
-    let is_stray = |part: &PartId| matches!(ops::get_inode(&txn, part.ino), Ok(None));
-    parts.iter().copied().filter(is_stray).collect()
 }

@@ -92,7 +92,7 @@ impl Node {
         let mut servers = BTreeSet::from([moved.home(), old_shard]);
         servers.extend(victim.map(|victim| victim.ino.home()));
         servers.remove(&self.me);
-        servers.into_iter().map(|server| (server, self.sessions.start_of(server))).collect()
+        servers.into_iter().map(|server| (server, self.rpc.sessions.start_of(server))).collect()
     }
 
     /// Coordinator: these servers were told of rename `op`, all that it asks of them.
@@ -102,7 +102,7 @@ impl Node {
         }
         for (server, start) in &mut others {
             // Met while it was told.
-            *start = start.or(self.sessions.start_of(*server));
+            *start = start.or(self.rpc.sessions.start_of(*server));
         }
         self.told_renames.renames.borrow_mut().insert(op, others);
         if !self.told_renames.is_waiting.replace(true) {
@@ -116,7 +116,7 @@ impl Node {
         loop {
             tokio::time::sleep(self.intent_age.min(RENAMES_DELAY)).await;
             self.told_renames.in_hand.replace(self.told_renames.renames.take());
-            let is_lost = |server| self.membership.is_server_lost(server);
+            let is_lost = |server| self.rpc.membership.is_server_lost(server);
             let servers = {
                 let in_hand = self.told_renames.in_hand.borrow();
                 let servers = in_hand.values().flat_map(BTreeMap::keys).copied();
@@ -148,13 +148,13 @@ impl Node {
         let mut asked = Vec::new();
         for server in servers {
             let request = NameRequest::SyncNames { bound: Vec::new() };
-            asked.push((server, tokio::task::spawn_local(self.ask(server, request))));
+            asked.push((server, tokio::task::spawn_local(self.rpc.ask(server, request))));
         }
         let mut durable = Starts::new();
         for (server, asking) in asked {
             match asking.await {
                 Ok(Ok(PeerReply::Outcome(_))) => {
-                    durable.insert(server, self.sessions.start_of(server));
+                    durable.insert(server, self.rpc.sessions.start_of(server));
                 }
                 Ok(Err(error)) => tracing::debug!(%server, %error, "its renames are told again"),
                 _ => {}

@@ -64,7 +64,7 @@ impl Node {
             tokio::time::sleep_until(due).await;
             let ids = self.unfinished.take(due + TOGETHER);
             let left = {
-                let txn = self.names.begin();
+                let txn = self.meta.begin();
                 let is_left = |id: &u64| !matches!(ops::intent(&txn, *id), Ok(None));
                 ids.into_iter().filter(is_left).collect::<Vec<_>>()
             };

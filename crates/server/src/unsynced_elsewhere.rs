@@ -8,7 +8,7 @@
 //!
 //! A life ends with the power of the machine, or when it is started anew; a server that is killed or stopped leaves
 //! what it took with the kernel. What a process writes on its own node dies with it, and is not remembered; nor are
-//! striped files of the cache area, of which the servers themselves keep account ([`crate::unsynced`]).
+//! striped files of the cache area, of which the servers themselves keep account ([`crate::data::unsynced`]).
 //!
 //! Invariant: what is written while a file is being synced stays remembered: that fsync(2) need not have seen it.
 //!

@@ -9,17 +9,18 @@ use std::rc::Rc;
 use hayase_layout::InodeId;
 use hayase_store::FileState;
 use hayase_tier::TierError;
-use hayase_wire::message::{Access, Binding, CacheRequest, FileKind, PeerReply, Place, Refused};
+use hayase_wire::message::{Access, PeerReply, Refused};
 use tokio::time::Instant;
 
 use super::paths::key;
+use crate::cache::area::CacheArea;
 use crate::limits::CACHE_FRESH;
-use crate::node::{Node, libc_errno, unexpected};
+use crate::refusals::libc_errno;
 
-impl Node {
+impl CacheArea {
     /// Home: whether the tier still has this version; asks the tier if nobody has just now.
-    pub(crate) async fn check_in_tier(self: &Rc<Self>, ino: InodeId) -> Result<PeerReply, Refused> {
-        let cache = self.cache()?;
+    pub(crate) async fn check(&self, ino: InodeId) -> Result<PeerReply, Refused> {
+        let cache = self.need()?;
         let active = cache.active(ino);
         if active.is_retired.get() {
             return Ok(PeerReply::Ready(false));
@@ -55,28 +56,6 @@ impl Node {
         Ok(PeerReply::Ready(false))
     }
 
-    /// For a lookup: whether what the name is bound to is what the tier has, or newer. If not, the name
-    /// is free again: look it up anew.
-    pub(crate) async fn is_as_in_tier(
-        self: &Rc<Self>,
-        place: &Place,
-        found: Binding,
-    ) -> Result<bool, Refused> {
-        let ino = found.ino;
-        if !ino.is_cached() || found.kind != FileKind::Regular {
-            return Ok(true);
-        }
-        match self.ask(ino.home(), CacheRequest::Check { ino }).await? {
-            PeerReply::Ready(true) => return Ok(true),
-            PeerReply::Ready(false) => {}
-            other => return Err(unexpected(&other)),
-        }
-        let shard = self.shard_of(place.parent, &place.name);
-        let forget = CacheRequest::Forget { place: place.clone(), ino };
-        self.ask(shard, forget).await?;
-        Ok(false)
-    }
-
     /// Home, before an open is booked: what is wanted is here, or on its way. `EAGAIN` when it has to
     /// be fetched first.
     pub(crate) async fn before_open(
@@ -85,7 +64,7 @@ impl Node {
         access: Access,
         truncate: bool,
     ) -> Result<(), Refused> {
-        let Some(cache) = self.cached(ino) else { return Ok(()) };
+        let Some(cache) = self.of(ino) else { return Ok(()) };
         let Some(state) = cache.state(ino) else { return Ok(()) };
         let active = cache.active(ino);
         if active.is_retired.get() {
@@ -106,14 +85,14 @@ impl Node {
         self.before_change(ino, truncate)?;
         match was_synced {
             // What is written next may be on storage before its time is.
-            true => self.ledger_durable(cache).await,
+            true => cache.ledger_durable().await,
             false => Ok(()),
         }
     }
 
     /// Home: the bytes of a file are about to change. `EAGAIN` when it has to be fetched first.
     pub(crate) fn before_change(&self, ino: InodeId, truncate: bool) -> Result<(), Refused> {
-        let Some(cache) = self.cached(ino) else { return Ok(()) };
+        let Some(cache) = self.of(ino) else { return Ok(()) };
         match cache.state(ino) {
             None => return Ok(()),
             Some(FileState::InTier) if !truncate => {
@@ -127,12 +106,12 @@ impl Node {
                 if cache.active(ino).fetch.borrow().is_some() {
                     return Err(Refused::because(libc_errno::EAGAIN, "it is being fetched"));
                 }
-                self.empty_part(ino)?;
+                self.data.empty_part(ino)?;
             }
             Some(_) => {}
         }
         // Without a name it goes nowhere.
-        if self.inode(ino)?.nlink == 0 {
+        if self.meta.inode(ino)?.nlink == 0 {
             return Ok(());
         }
         if truncate {

@@ -13,16 +13,17 @@ use hayase_layout::{ByteCount, InodeId, Layout, LocalOffset};
 use hayase_store::{FileState, LedgerRecord, Part, PartError, PartId, Parts, SetTime, TierVersion};
 use hayase_tier::{ObjectMeta, Reader, Tier};
 use hayase_wire::BoxBuffer;
-use hayase_wire::message::{PeerReply, Refused};
+use hayase_wire::message::Refused;
 use tokio::sync::Notify;
 
 use super::convert::system_time;
 use super::paths::key;
 use super::{Cache, tier_refused};
+use crate::cache::area::CacheArea;
 use crate::convert::part_refused;
+use crate::convert::whole_part;
 use crate::limits::{FETCH_AHEAD, FETCH_AT_ONCE, FETCH_AT_OPEN, FETCH_BYTES, FETCH_WAIT};
-use crate::node::{Node, libc_errno};
-use crate::peer_service::inode::{is_missing, whole_part};
+use crate::refusals::libc_errno;
 
 /// One file on its way here.
 pub(crate) struct Fetch {
@@ -94,51 +95,38 @@ impl Fetch {
     }
 }
 
-impl Node {
-    /// The bytes `offset..offset + len` of a file of the area are in its part when this returns.
-    pub(crate) async fn fetch_range(
-        self: &Rc<Self>,
-        ino: InodeId,
-        offset: u64,
-        len: u64,
-    ) -> Result<(), Refused> {
-        let Some(fetch) = self.begin_fetch(ino).await? else { return Ok(()) };
-        let wanted = fetch.pieces_of(offset, len);
-        let failures = fetch.failures.get();
-        loop {
-            let changed = fetch.changed.notified();
-            if fetch.is_here(wanted.clone()) {
-                return Ok(());
-            }
-            if fetch.failures.get() > failures {
-                let failed = fetch.failed.borrow().clone();
-                return Err(failed.unwrap_or_else(|| Refused::new(libc_errno::EIO)));
-            }
-            // Whoever reads on finds the next pieces on their way.
-            for piece in wanted.start..wanted.end.saturating_add(FETCH_AHEAD) {
-                if let Some(bytes) = fetch.take(piece) {
-                    self.fetch_piece(ino, &fetch, piece, bytes);
-                }
-            }
-            changed.await;
+/// An empty part; what an earlier incarnation had begun is gone.
+fn empty(parts: &Parts, id: PartId) -> Result<Part, PartError> {
+    match parts.create(id) {
+        Err(PartError::Exists { .. }) => {
+            parts.remove(id)?;
+            parts.create(id)
         }
+        made => made,
     }
+}
 
-    /// A small file that is about to be read: its bytes, now. What stands against it its reader is told.
-    pub(crate) async fn fetch_small(self: &Rc<Self>, ino: InodeId) {
-        let fetch = self.cached(ino).and_then(|cache| cache.active(ino).fetch.borrow().clone());
-        if fetch.is_some_and(|fetch| fetch.size <= FETCH_AT_OPEN) {
-            let all = self.fetch_range(ino, 0, FETCH_AT_OPEN);
-            let _in_time = tokio::time::timeout(FETCH_WAIT, all).await;
-        }
+/// All bytes of a small file, and its time.
+fn copy_all(reader: &dyn Reader, part: &Part, version: TierVersion) -> Result<(), Refused> {
+    copy(reader, part, 0..version.size)?;
+    let mtime = Some(SetTime::To(version.mtime));
+    part.set_times(mtime, mtime).map_err(part_refused)
+}
+
+fn copy(reader: &dyn Reader, part: &Part, bytes: Range<u64>) -> Result<(), Refused> {
+    let mut buffer = vec![0; (bytes.end - bytes.start) as usize];
+    let read = reader.read_at(bytes.start, &mut buffer);
+    if read.map_err(|error| tier_refused(&error))? < buffer.len() {
+        let why = "the file became shorter in the tier while it was read";
+        return Err(Refused::because(libc_errno::EIO, why));
     }
+    part.write_at(LocalOffset(bytes.start), &buffer).map_err(part_refused)
+}
 
+impl CacheArea {
     /// The file is about to be read: its part with holes, or `None` when all of it is here.
-    pub(crate) async fn begin_fetch(
-        self: &Rc<Self>,
-        ino: InodeId,
-    ) -> Result<Option<Rc<Fetch>>, Refused> {
-        let Some(cache) = self.cached(ino) else { return Ok(None) };
+    pub(crate) async fn begin_fetch(&self, ino: InodeId) -> Result<Option<Rc<Fetch>>, Refused> {
+        let Some(cache) = self.of(ino) else { return Ok(None) };
         let active = cache.active(ino);
         if let Some(fetch) = active.fetch.borrow().clone() {
             return Ok(Some(fetch));
@@ -168,7 +156,7 @@ impl Node {
             mtime: system_time(version.mtime),
             identity: version.identity,
         };
-        let (parts, id) = (self.parts.clone(), whole_part(ino, 0));
+        let (parts, id) = (self.data.parts.clone(), whole_part(ino, 0));
         let begin = move |tier: &dyn Tier| {
             let reader = tier.open_listed(&key, meta).map_err(|error| tier_refused(&error))?;
             let part = empty(&parts, id).map_err(part_refused)?;
@@ -209,34 +197,9 @@ impl Node {
         Ok(Some(fetch))
     }
 
-    fn fetch_piece(
-        self: &Rc<Self>,
-        ino: InodeId,
-        fetch: &Rc<Fetch>,
-        piece: usize,
-        bytes: Range<u64>,
-    ) {
-        let (this, fetch) = (Rc::clone(self), Rc::clone(fetch));
-        tokio::task::spawn_local(async move {
-            let (reader, part) = (Arc::clone(&fetch.reader), fetch.part.clone());
-            let len = bytes.end - bytes.start;
-            let work = move |_: &dyn Tier| copy(&*reader, &part, bytes);
-            let Ok(cache) = this.cache() else { return };
-            let result = cache.tier_work(work).await;
-            if result.is_ok() {
-                cache.traffic.fetched(len);
-            }
-            fetch.came(piece, result);
-            if fetch.left.get() == 0 {
-                this.fetched(ino, &fetch);
-            }
-            fetch.changed.notify_waiters();
-        });
-    }
-
     /// All pieces are here: the part is the file, unless that has come into stripes meanwhile.
-    fn fetched(&self, ino: InodeId, fetch: &Rc<Fetch>) {
-        let Some(cache) = self.cached(ino) else { return };
+    pub(crate) fn fetched(&self, ino: InodeId, fetch: &Rc<Fetch>) {
+        let Some(cache) = self.of(ino) else { return };
         let active = cache.active(ino).fetch.borrow().clone();
         if !active.is_some_and(|active| Rc::ptr_eq(&active, fetch)) {
             return;
@@ -249,31 +212,81 @@ impl Node {
         self.is_now_here(cache, ino);
     }
 
-    fn is_now_here(&self, cache: &Cache, ino: InodeId) {
+    pub(crate) fn is_now_here(&self, cache: &Cache, ino: InodeId) {
         let clean = cache.update(ino, |record| record.state = FileState::Clean);
         if let Err(error) = clean {
             tracing::warn!(%ino, %error, "a fetched file will be fetched again after a restart");
         }
         *cache.active(ino).fetch.borrow_mut() = None;
-        self.usage_changed();
+        self.data.usage.changed();
     }
 
-    /// Before a file is written: all of it comes here. `Ready(false)` when that takes longer than a
-    /// message may: ask again.
-    pub(crate) async fn fetch_all(self: &Rc<Self>, ino: InodeId) -> Result<PeerReply, Refused> {
-        if let Some(reply) = self.fetch_striped(ino).await? {
-            return Ok(reply);
+    /// The bytes `offset..offset + len` of a file of the area are in its part when this returns.
+    pub(crate) async fn fetch_range(
+        self: &Rc<Self>,
+        ino: InodeId,
+        offset: u64,
+        len: u64,
+    ) -> Result<(), Refused> {
+        let Some(fetch) = self.begin_fetch(ino).await? else { return Ok(()) };
+        let wanted = fetch.pieces_of(offset, len);
+        let failures = fetch.failures.get();
+        loop {
+            let changed = fetch.changed.notified();
+            if fetch.is_here(wanted.clone()) {
+                return Ok(());
+            }
+            if fetch.failures.get() > failures {
+                let failed = fetch.failed.borrow().clone();
+                return Err(failed.unwrap_or_else(|| Refused::new(libc_errno::EIO)));
+            }
+            // Whoever reads on finds the next pieces on their way.
+            for piece in wanted.start..wanted.end.saturating_add(FETCH_AHEAD) {
+                if let Some(bytes) = fetch.take(piece) {
+                    self.fetch_piece(ino, &fetch, piece, bytes);
+                }
+            }
+            changed.await;
         }
-        let all = self.fetch_range(ino, 0, u64::MAX);
-        match tokio::time::timeout(FETCH_WAIT, all).await {
-            Ok(fetched) => fetched.map(|()| PeerReply::Ready(true)),
-            Err(_) => Ok(PeerReply::Ready(false)),
+    }
+
+    /// A small file that is about to be read: its bytes, now. What stands against it its reader is told.
+    pub(crate) async fn fetch_small(self: &Rc<Self>, ino: InodeId) {
+        let fetch = self.of(ino).and_then(|cache| cache.active(ino).fetch.borrow().clone());
+        if fetch.is_some_and(|fetch| fetch.size <= FETCH_AT_OPEN) {
+            let all = self.fetch_range(ino, 0, FETCH_AT_OPEN);
+            let _in_time = tokio::time::timeout(FETCH_WAIT, all).await;
         }
+    }
+
+    pub(crate) fn fetch_piece(
+        self: &Rc<Self>,
+        ino: InodeId,
+        fetch: &Rc<Fetch>,
+        piece: usize,
+        bytes: Range<u64>,
+    ) {
+        let (this, fetch) = (Rc::clone(self), Rc::clone(fetch));
+        tokio::task::spawn_local(async move {
+            let (reader, part) = (Arc::clone(&fetch.reader), fetch.part.clone());
+            let len = bytes.end - bytes.start;
+            let work = move |_: &dyn Tier| copy(&*reader, &part, bytes);
+            let Ok(cache) = this.need() else { return };
+            let result = cache.tier_work(work).await;
+            if result.is_ok() {
+                cache.traffic.fetched(len);
+            }
+            fetch.came(piece, result);
+            if fetch.left.get() == 0 {
+                this.fetched(ino, &fetch);
+            }
+            fetch.changed.notify_waiters();
+        });
     }
 
     /// Where there is no room for a copy: straight from the tier.
     pub(crate) async fn read_through(
-        self: &Rc<Self>,
+        &self,
         ino: InodeId,
         offset: LocalOffset,
         len: usize,
@@ -288,46 +301,6 @@ impl Node {
             let read = reader.read_at(offset.0, bytes).map_err(|error| tier_refused(&error))?;
             Ok((buffer, read))
         };
-        self.cache()?.tier_work(read).await
+        self.need()?.tier_work(read).await
     }
-
-    /// The part of a file that is about to hold all its bytes, none: for O_TRUNC.
-    pub(crate) fn empty_part(&self, ino: InodeId) -> Result<(), Refused> {
-        let id = whole_part(ino, 0);
-        match self.parts.get(id) {
-            Ok(_) => Ok(()),
-            Err(error) if is_missing(&error) => {
-                self.parts.create(id).map(drop).map_err(part_refused)
-            }
-            Err(error) => Err(part_refused(error)),
-        }
-    }
-}
-
-/// An empty part; what an earlier incarnation had begun is gone.
-fn empty(parts: &Parts, id: PartId) -> Result<Part, PartError> {
-    match parts.create(id) {
-        Err(PartError::Exists { .. }) => {
-            parts.remove(id)?;
-            parts.create(id)
-        }
-        made => made,
-    }
-}
-
-/// All bytes of a small file, and its time.
-fn copy_all(reader: &dyn Reader, part: &Part, version: TierVersion) -> Result<(), Refused> {
-    copy(reader, part, 0..version.size)?;
-    let mtime = Some(SetTime::To(version.mtime));
-    part.set_times(mtime, mtime).map_err(part_refused)
-}
-
-fn copy(reader: &dyn Reader, part: &Part, bytes: Range<u64>) -> Result<(), Refused> {
-    let mut buffer = vec![0; (bytes.end - bytes.start) as usize];
-    let read = reader.read_at(bytes.start, &mut buffer);
-    if read.map_err(|error| tier_refused(&error))? < buffer.len() {
-        let why = "the file became shorter in the tier while it was read";
-        return Err(Refused::because(libc_errno::EIO, why));
-    }
-    part.write_at(LocalOffset(bytes.start), &buffer).map_err(part_refused)
 }

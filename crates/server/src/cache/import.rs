@@ -3,6 +3,7 @@
 //! Nothing is read of a file but its attributes. Its home is the shard of its name, so homes of
 //! imported files are spread over the servers.
 
+use crate::refusals::unexpected;
 use std::collections::BTreeMap;
 use std::rc::Rc;
 use std::time::Duration;
@@ -18,9 +19,11 @@ use tokio::time::Instant;
 
 use super::paths::join;
 use super::{remember, version_of, wire_version};
+use crate::cache::area::CacheArea;
 use crate::convert::{meta_refused, stored_kind, stored_time};
 use crate::limits::{CACHE_FRESH, IMPORT_ENTRIES_MAX};
-use crate::node::{Node, libc_errno};
+use crate::node::Node;
+use crate::refusals::libc_errno;
 
 /// A directory whose rights the tier does not tell.
 const DIRECTORY_MODE: u32 = 0o755;
@@ -31,7 +34,7 @@ impl Node {
         self: &Rc<Self>,
         place: &Place,
     ) -> Result<Option<Binding>, Refused> {
-        let cache = self.cache()?;
+        let cache = self.cache.need()?;
         let missed = cache.absent.borrow().get(place).copied();
         if missed.is_some_and(|at| at.elapsed() < CACHE_FRESH) {
             return Ok(None);
@@ -45,8 +48,8 @@ impl Node {
             remember(&cache.absent, place.clone(), Instant::now());
             return Ok(None);
         };
-        self.names_disk.have_numbers(1).await?;
-        let _held = self.name_locks.lock(place.clone()).await;
+        self.meta.disk.have_numbers(1).await?;
+        let _held = self.names.locks.lock(place.clone()).await;
         self.bind_imported(place, &path, &imported, Some(asked)).await
     }
 
@@ -59,17 +62,16 @@ impl Node {
         imported: &Imported,
         asked: Option<Instant>,
     ) -> Result<Option<Binding>, Refused> {
-        self.hold_dir(place.parent).await?;
-        if let Some(found) = self.bound(place)? {
+        self.names.hold_dir(place.parent).await?;
+        if let Some(found) = self.meta.bound(place)? {
             return Ok(Some(found));
         }
         let version = imported.version.map(super::stored_version);
-        if version
-            .is_some_and(|version| self.cache.as_ref().is_some_and(|c| c.hides(path, &version)))
+        if version.is_some_and(|version| self.cache.get().is_some_and(|c| c.hides(path, &version)))
         {
             return Ok(None);
         }
-        let inode = self.imported_inode(place, imported)?;
+        let inode = self.cache.imported_inode(place, imported)?;
         let (ino, kind) = (inode.ino, inode.kind);
         if let Some(version) = version {
             let (path, mode, bytes) = (path.to_vec(), version.mode, version.size);
@@ -77,11 +79,11 @@ impl Node {
             let xattrs = PendingXattrs::default(); // As the tier has them.
             let new = LedgerRecord::new(ino, path, mode);
             let record = LedgerRecord { state, version, xattrs, ..new };
-            let cache = self.cache()?;
+            let cache = self.cache.need()?;
             cache.put(LedgerRecord { bytes, ..record })?;
             cache.active(ino).checked.set(asked);
         }
-        let mut txn = self.names.begin();
+        let mut txn = self.meta.begin();
         ops::create(&mut txn, &inode, None).map_err(meta_refused)?;
         let entry = EntryRecord { ino, kind };
         let inserted = ops::insert(&mut txn, place.parent, &place.name, entry);
@@ -91,41 +93,10 @@ impl Node {
         Ok(Some(Binding { ino, kind: imported.kind }))
     }
 
-    fn imported_inode(&self, place: &Place, imported: &Imported) -> Result<Inode, Refused> {
-        let ino = self.names.allocate().map_err(meta_refused)?.in_cache();
-        let now = stored_time(self.now());
-        let kind = stored_kind(imported.kind);
-        let (layout, mode) = match (kind, imported.version) {
-            (StoredKind::Regular, Some(version)) => (Layout::Whole, version.mode),
-            (StoredKind::Symlink, _) => (Layout::None, 0o777),
-            _ => (Layout::None, imported.mode),
-        };
-        let acls = match kind {
-            StoredKind::Symlink => None,
-            _ => self.cache()?.lists.unknown(),
-        };
-        let mut inode = Inode {
-            mode,
-            uid: rustix::process::geteuid().as_raw(),
-            gid: rustix::process::getegid().as_raw(),
-            layout,
-            acls,
-            target: imported.target.clone(),
-            size: imported.target.as_ref().map_or(0, |target| target.len() as u64),
-            name: Some((place.parent, place.name.clone())),
-            ..Inode::new(ino, kind, now)
-        };
-        if let Some(version) = imported.version {
-            inode.size = version.size;
-            (inode.mtime, inode.atime) = (stored_time(version.mtime), stored_time(version.mtime));
-        }
-        Ok(inode)
-    }
-
     /// For a listing: all names that the tier has in `dir`, told to their shards. What was listed
     /// just now is not listed again.
     pub(crate) async fn import_directory(self: &Rc<Self>, dir: InodeId) -> Result<(), Refused> {
-        let cache = self.cache()?;
+        let cache = self.cache.need()?;
         let listed = cache.listed.borrow().get(&dir).copied();
         if listed.is_some_and(|at| at.elapsed() < CACHE_FRESH) {
             return Ok(());
@@ -157,13 +128,13 @@ impl Node {
     ) -> Result<(), Refused> {
         let mut by_shard: BTreeMap<ServerId, Vec<Imported>> = BTreeMap::new();
         for entry in entries {
-            by_shard.entry(self.shard_of(dir, &entry.name)).or_default().push(entry);
+            by_shard.entry(self.names.shard_of(dir, &entry.name)).or_default().push(entry);
         }
         for (shard, entries) in by_shard {
             for entries in entries.chunks(IMPORT_ENTRIES_MAX) {
                 let (entries, age) = (entries.to_vec(), asked.elapsed());
                 let request = CacheRequest::Import { dir, entries, age };
-                self.ask(shard, request).await?;
+                self.rpc.ask(shard, request).await?;
             }
         }
         Ok(())
@@ -178,13 +149,13 @@ impl Node {
     ) -> Result<PeerReply, Refused> {
         let asked = Instant::now().checked_sub(age);
         let above = self.directory_path(dir).await?;
-        self.names_disk.have_numbers(entries.len()).await?;
+        self.meta.disk.have_numbers(entries.len()).await?;
         for entry in entries {
             let place = Place { parent: dir, name: entry.name.clone() };
-            if self.bound(&place)?.is_some() || self.name_locks.is_locked(&place) {
+            if self.meta.bound(&place)?.is_some() || self.names.locks.is_locked(&place) {
                 continue; // There, or in the hands of somebody who knows better.
             }
-            let _held = self.name_locks.lock(place.clone()).await;
+            let _held = self.names.locks.lock(place.clone()).await;
             self.bind_imported(&place, &join(&above, &entry.name), &entry, asked).await?;
         }
         Ok(PeerReply::Done)
@@ -197,29 +168,44 @@ impl Node {
         place: Place,
         ino: InodeId,
     ) -> Result<PeerReply, Refused> {
-        let held = self.name_locks.lock(place.clone()).await;
-        if self.bound(&place)?.is_some_and(|found| found.ino == ino) {
-            let mut txn = self.names.begin();
+        let held = self.names.locks.lock(place.clone()).await;
+        if self.meta.bound(&place)?.is_some_and(|found| found.ino == ino) {
+            let mut txn = self.meta.begin();
             ops::remove_entry(&mut txn, place.parent, &place.name);
             txn.commit().map_err(meta_refused)?;
             let (requester, replaced) = (from, true);
             let place = place.clone();
             let unlink = LinkRequest::LinkDec { ino, place, requester, replaced };
-            self.ask(ino.home(), unlink).await?;
+            self.rpc.ask(ino.home(), unlink).await?;
         }
-        if let Some(cache) = &self.cache {
+        if let Some(cache) = self.cache.get() {
             cache.absent.borrow_mut().remove(&place);
         }
         drop(held);
-        self.inval_name(&place, from).await;
+        self.names.inval_name(&place, from).await;
         Ok(PeerReply::Done)
     }
 
-    /// A name was made here: the tier need not be asked for it to be known.
-    pub(crate) fn is_there_now(&self, place: &Place) {
-        if let Some(cache) = self.cached(place.parent) {
-            cache.absent.borrow_mut().remove(place);
+    /// For a lookup: whether what the name is bound to is what the tier has, or newer. If not, the name
+    /// is free again: look it up anew.
+    pub(crate) async fn is_as_in_tier(
+        self: &Rc<Self>,
+        place: &Place,
+        found: Binding,
+    ) -> Result<bool, Refused> {
+        let ino = found.ino;
+        if !ino.is_cached() || found.kind != FileKind::Regular {
+            return Ok(true);
         }
+        match self.rpc.ask(ino.home(), CacheRequest::Check { ino }).await? {
+            PeerReply::Ready(true) => return Ok(true),
+            PeerReply::Ready(false) => {}
+            other => return Err(unexpected(&other)),
+        }
+        let shard = self.names.shard_of(place.parent, &place.name);
+        let forget = CacheRequest::Forget { place: place.clone(), ino };
+        self.rpc.ask(shard, forget).await?;
+        Ok(false)
     }
 }
 
@@ -309,6 +295,43 @@ fn page_of(tier: &dyn Tier, request: &ListRequest) -> Result<Names, TierError> {
         }
     }
     Ok((entries, page.next))
+}
+
+impl CacheArea {
+    pub(crate) fn imported_inode(
+        &self,
+        place: &Place,
+        imported: &Imported,
+    ) -> Result<Inode, Refused> {
+        let ino = self.meta.store().allocate().map_err(meta_refused)?.in_cache();
+        let now = stored_time(self.meta.now());
+        let kind = stored_kind(imported.kind);
+        let (layout, mode) = match (kind, imported.version) {
+            (StoredKind::Regular, Some(version)) => (Layout::Whole, version.mode),
+            (StoredKind::Symlink, _) => (Layout::None, 0o777),
+            _ => (Layout::None, imported.mode),
+        };
+        let acls = match kind {
+            StoredKind::Symlink => None,
+            _ => self.need()?.lists.unknown(),
+        };
+        let mut inode = Inode {
+            mode,
+            uid: rustix::process::geteuid().as_raw(),
+            gid: rustix::process::getegid().as_raw(),
+            layout,
+            acls,
+            target: imported.target.clone(),
+            size: imported.target.as_ref().map_or(0, |target| target.len() as u64),
+            name: Some((place.parent, place.name.clone())),
+            ..Inode::new(ino, kind, now)
+        };
+        if let Some(version) = imported.version {
+            inode.size = version.size;
+            (inode.mtime, inode.atime) = (stored_time(version.mtime), stored_time(version.mtime));
+        }
+        Ok(inode)
+    }
 }
 
 #[cfg(test)]

@@ -8,7 +8,6 @@
 use std::rc::Rc;
 
 use hayase_layout::{InodeId, ServerId};
-use hayase_store::namespace::IntentKind;
 use hayase_store::{EntryRecord, FileKind, FileState, LedgerRecord, PartId, TierVersion, ops};
 use hayase_wire::message::{
     Binding, CacheRequest, InodeRequest, LinkRequest, OperationRequest, PeerReply, Place, Refused,
@@ -20,9 +19,11 @@ use super::names::is_flushed;
 use super::paths::key;
 use super::tombstones::{shown, version_at};
 use super::{Cache, wire_version};
+use crate::cache::area::CacheArea;
 use crate::convert::meta_refused;
 use crate::limits::TAKEN_WAIT;
-use crate::node::{Node, unexpected};
+use crate::node::Node;
+use crate::refusals::unexpected;
 
 /// What the shard of a file's name says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -48,7 +49,7 @@ impl Node {
             return Ok(NameCheck::Own);
         }
         let generation = active.generation.get();
-        let name = self.inode(ino).ok().and_then(|inode| inode.name);
+        let name = self.meta.inode(ino).ok().and_then(|inode| inode.name);
         let Some((parent, name)) = name else { return Ok(NameCheck::Own) };
         let place = Place { parent, name };
         let found = self.binding(&place).await?;
@@ -115,7 +116,7 @@ impl Node {
 
     async fn counts_name(self: &Rc<Self>, ino: InodeId, place: &Place) -> Result<bool, Refused> {
         let asked = OperationRequest::HasName { ino, place: place.clone() };
-        match self.ask(ino.home(), asked).await? {
+        match self.rpc.ask(ino.home(), asked).await? {
             PeerReply::Outcome(has) => Ok(has == Some(true)),
             other => Err(unexpected(&other)),
         }
@@ -138,7 +139,7 @@ impl Node {
     }
 
     pub(super) async fn is_no_more(self: &Rc<Self>, ino: InodeId) -> Result<bool, Refused> {
-        match self.ask(ino.home(), InodeRequest::WhichAreGone(vec![ino])).await? {
+        match self.rpc.ask(ino.home(), InodeRequest::WhichAreGone(vec![ino])).await? {
             PeerReply::Gone(gone) => Ok(gone.contains(&ino)),
             other => Err(unexpected(&other)),
         }
@@ -152,10 +153,10 @@ impl Node {
         except: InodeId,
     ) -> Result<Option<WireVersion>, Refused> {
         let path = self.tier_path_of(place).await?;
-        let lost = self.membership.lost();
+        let lost = self.rpc.membership.lost();
         for server in (0..self.servers).map(ServerId).filter(|server| !lost.contains(server)) {
             let claims = CacheRequest::Claims { path: path.clone(), except };
-            match self.ask(server, claims).await? {
+            match self.rpc.ask(server, claims).await? {
                 PeerReply::InTier(None) => {}
                 PeerReply::InTier(version) => return Ok(version),
                 other => return Err(unexpected(&other)),
@@ -179,23 +180,6 @@ impl Node {
         }
     }
 
-    /// Any: what the tier shows at `path`, if a file of that name here [`claims`] it. The mark of what `except` is
-    /// sending just now tells nothing: somebody may have written as many bytes in the same tick. Looks at all records.
-    pub(crate) async fn claims(
-        self: &Rc<Self>,
-        path: &[u8],
-        except: InodeId,
-    ) -> Result<PeerReply, Refused> {
-        let cache = self.cache()?;
-        let wanted = key(path)?;
-        let Some(found) = cache.ask_tier(move |tier| version_at(tier, &wanted)).await? else {
-            return Ok(PeerReply::InTier(None));
-        };
-        let is_ours = |record: &&LedgerRecord| record.ino != except && claims(record, path, &found);
-        let is_claimed = cache.ledger.borrow().records().find(is_ours).is_some();
-        Ok(PeerReply::InTier(is_claimed.then(|| wire_version(found))))
-    }
-
     /// Home: a power cut took the shard back to a file that this one had replaced, and that is no more. The name is
     /// this file's again.
     async fn take_name_back(
@@ -205,8 +189,8 @@ impl Node {
         gone: InodeId,
     ) -> Result<(), Refused> {
         tracing::info!(%ino, %gone, "removed a name that a power cut had given back to a removed file");
-        let shard = self.shard_of(place.parent, &place.name);
-        self.ask(shard, CacheRequest::TakeBack { place, gone, ino }).await.map(drop)
+        let shard = self.names.shard_of(place.parent, &place.name);
+        self.rpc.ask(shard, CacheRequest::TakeBack { place, gone, ino }).await.map(drop)
     }
 
     /// Shard: the name, if it is still that of a file that is `gone`, is that of `ino`.
@@ -216,15 +200,15 @@ impl Node {
         gone: InodeId,
         ino: InodeId,
     ) -> Result<PeerReply, Refused> {
-        let _held = self.hold_name(place).await?;
+        let _held = self.names.hold_name(place).await?;
         self.settle_name(place).await?;
-        self.hold_dir(place.parent).await?;
-        if self.bound(place)?.is_some_and(|found| found.ino == gone) {
-            let mut txn = self.names.begin();
+        self.names.hold_dir(place.parent).await?;
+        if self.meta.bound(place)?.is_some_and(|found| found.ino == gone) {
+            let mut txn = self.meta.begin();
             let entry = EntryRecord { ino, kind: FileKind::Regular };
             ops::replace(&mut txn, place.parent, &place.name, entry).map_err(meta_refused)?;
             txn.commit().map_err(meta_refused)?;
-            self.directories.forget_name(place);
+            self.names.directories.forget_name(place);
         }
         Ok(PeerReply::Done)
     }
@@ -235,7 +219,7 @@ impl Node {
         ino: InodeId,
         place: &Place,
     ) -> Result<bool, Refused> {
-        let Some(record) = self.cached(ino).and_then(|cache| cache.record(ino)) else {
+        let Some(record) = self.cache.of(ino).and_then(|cache| cache.record(ino)) else {
             return Ok(false);
         };
         Ok(record.path != self.tier_path_of(place).await?)
@@ -246,7 +230,8 @@ impl Node {
         self: &Rc<Self>,
         ino: InodeId,
     ) -> Result<bool, Refused> {
-        Ok(self.is_spoken_of(ino, false) || self.is_spoken_of_elsewhere(ino, false).await?)
+        Ok(self.meta.intents.is_spoken_of(ino, false)
+            || self.is_spoken_of_elsewhere(ino, false).await?)
     }
 
     /// The same of the other servers.
@@ -255,30 +240,16 @@ impl Node {
         ino: InodeId,
         by_renames: bool,
     ) -> Result<bool, Refused> {
-        let lost = self.membership.lost();
+        let lost = self.rpc.membership.lost();
         let asked = |server: &ServerId| *server != self.me && !lost.contains(server);
         for server in (0..self.servers).map(ServerId).filter(asked) {
-            match self.ask(server, OperationRequest::IsSpokenOf { ino, by_renames }).await? {
+            match self.rpc.ask(server, OperationRequest::IsSpokenOf { ino, by_renames }).await? {
                 PeerReply::Outcome(Some(false)) => {}
                 PeerReply::Outcome(_) => return Ok(true),
                 other => return Err(unexpected(&other)),
             }
         }
         Ok(false)
-    }
-
-    /// Any: whether an operation that is not finished here speaks of this file, or only a rename.
-    pub(crate) fn is_spoken_of(&self, ino: InodeId, by_renames: bool) -> bool {
-        let is_meant = |what: &IntentKind| {
-            let is_rename = matches!(
-                what,
-                IntentKind::Prepared { .. }
-                    | IntentKind::Rename { .. }
-                    | IntentKind::Renamed { .. }
-            );
-            (is_rename || !by_renames) && what.speaks_of(ino)
-        };
-        self.intents().iter().any(|intent| is_meant(&intent.what))
     }
 
     /// Home: a power cut took the name of a file away, at its shard, and nobody is going to say so. What the tier
@@ -294,18 +265,18 @@ impl Node {
         tracing::warn!(%ino, name, "a power cut took this name before fsync(2), and the file goes with it");
         let shown = shown(record);
         if let Some(Binding { ino, .. }) = holder.filter(|_| shown != Shown::default()) {
-            self.ask(ino.home(), CacheRequest::StillNamed { ino, path, shown }).await?;
+            self.rpc.ask(ino.home(), CacheRequest::StillNamed { ino, path, shown }).await?;
         }
         let (requester, replaced) = (self.node, true);
         let unlink = LinkRequest::LinkDec { ino, place, requester, replaced };
-        self.ask(self.me, unlink).await.map(drop)
+        self.rpc.ask(self.me, unlink).await.map(drop)
     }
 
     /// Home, after a restart: files whose parts are there and of which the ledger knows nothing, since a power cut
     /// took the end of it, come to the tier like others.
     pub(crate) async fn recover_records(self: &Rc<Self>, parts: &[PartId]) -> Result<(), Refused> {
         for ino in parts.iter().map(|part| part.ino) {
-            if let Some(cache) = self.cached(ino) {
+            if let Some(cache) = self.cache.of(ino) {
                 self.recover_record(cache, ino).await?;
             }
         }
@@ -322,11 +293,11 @@ impl Node {
         if cache.record(ino).is_some() {
             return Ok(());
         }
-        let inode = ops::get_inode(&self.names.begin(), ino).map_err(meta_refused)?;
+        let inode = ops::get_inode(&self.meta.begin(), ino).map_err(meta_refused)?;
         let Some(inode) = inode.filter(|inode| is_flushed(&inode.layout)) else { return Ok(()) };
         let Some((parent, name)) = inode.name.clone() else { return Ok(()) };
         let path = self.tier_path_of(&Place { parent, name }).await?;
-        if cache.record(ino).is_none() && self.inode(ino).is_ok() {
+        if cache.record(ino).is_none() && self.meta.inode(ino).is_ok() {
             cache.put(cache.lists.record(&inode, path))?;
             cache.work.notify_one();
         }
@@ -365,6 +336,21 @@ impl Cache {
                 record.state = FileState::Dirty;
             }
         })
+    }
+}
+
+impl CacheArea {
+    /// Any: what the tier shows at `path`, if a file of that name here [`claims`] it. The mark of what `except` is
+    /// sending just now tells nothing: somebody may have written as many bytes in the same tick. Looks at all records.
+    pub(crate) async fn claims(&self, path: &[u8], except: InodeId) -> Result<PeerReply, Refused> {
+        let cache = self.need()?;
+        let wanted = key(path)?;
+        let Some(found) = cache.ask_tier(move |tier| version_at(tier, &wanted)).await? else {
+            return Ok(PeerReply::InTier(None));
+        };
+        let is_ours = |record: &&LedgerRecord| record.ino != except && claims(record, path, &found);
+        let is_claimed = cache.ledger.borrow().records().find(is_ours).is_some();
+        Ok(PeerReply::InTier(is_claimed.then(|| wire_version(found))))
     }
 }
 

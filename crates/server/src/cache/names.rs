@@ -25,11 +25,13 @@ use super::convert::{stored_place, system_time, wire_place};
 use super::object_moves::{Move, Moved, as_told_now, conflict_paths, gone_is_fine};
 use super::paths::key;
 use super::tombstones::{shown, version_at};
-use super::{CACHE_NAME, Cache, stored_version, tier_refused, version_of, wire_version};
+use super::{Cache, stored_version, tier_refused, version_of, wire_version};
 use crate::acl::chmod;
+use crate::cache::area::CacheArea;
 use crate::convert::stored_time;
 use crate::limits::{CACHE_HOLD, FETCH_PAUSE};
-use crate::node::{Node, libc_errno, unexpected};
+use crate::node::Node;
+use crate::refusals::{libc_errno, unexpected};
 
 /// Whether a file has bytes of its own, which come to the tier.
 pub(super) fn is_flushed(layout: &Layout) -> bool {
@@ -37,21 +39,13 @@ pub(super) fn is_flushed(layout: &Layout) -> bool {
 }
 
 impl Node {
-    /// The name of the area itself is nobody's to make or remove.
-    pub(crate) fn refuse_cache_name(&self, parent: InodeId, name: &[u8]) -> Result<(), Refused> {
-        match parent == InodeId::ROOT && name == CACHE_NAME && self.cache.is_some() {
-            true => Err(Refused::because(libc_errno::EPERM, "this is the cache area")),
-            false => Ok(()),
-        }
-    }
-
     /// What a name is bound to; names of the tier are taken in.
     pub(crate) async fn binding(
         self: &Rc<Self>,
         place: &Place,
     ) -> Result<Option<Binding>, Refused> {
-        let shard = self.shard_of(place.parent, &place.name);
-        match self.ask(shard, NameRequest::Lookup(place.clone())).await {
+        let shard = self.names.shard_of(place.parent, &place.name);
+        match self.rpc.ask(shard, NameRequest::Lookup(place.clone())).await {
             Ok(PeerReply::Bound(found)) => Ok(Some(found)),
             Ok(other) => Err(unexpected(&other)),
             Err(refused) if refused.errno == libc_errno::ENOENT => Ok(None),
@@ -69,7 +63,7 @@ impl Node {
         if let Some(found) = self.binding(&place).await? {
             return Ok(Some(found));
         }
-        let cache = self.cache()?;
+        let cache = self.cache.need()?;
         let path = self.tier_path_of(&place).await?;
         let key = key(&path)?;
         match node.kind {
@@ -106,17 +100,6 @@ impl Node {
         Ok(None)
     }
 
-    /// Home: a new file of the area is dirty from the start. Its directory's path is known.
-    pub(crate) fn cached_file_made(&self, node: &NewNode, inode: &Inode) -> Result<(), Refused> {
-        let cache = self.cached(inode.ino).filter(|_| is_flushed(&inode.layout));
-        let Some(cache) = cache else { return Ok(()) };
-        let above = self.known_path(node.parent)?;
-        let above = above.ok_or_else(|| Refused::because(libc_errno::EIO, "its path is lost"))?;
-        let path = super::paths::join(&above, &node.name);
-        cache.active(inode.ino).is_name_known.set(true);
-        cache.put(cache.lists.record(inode, path))
-    }
-
     /// Before a name goes: directories and links go from the tier.
     pub(crate) async fn before_remove(
         self: &Rc<Self>,
@@ -127,13 +110,13 @@ impl Node {
         if directory != (found.kind == FileKind::Directory) {
             return Ok(()); // Refused by the shard.
         }
-        let cache = self.cache()?;
+        let cache = self.cache.need()?;
         let ino = found.ino;
         match found.kind {
             FileKind::Regular => {} // Its shard hides it.
             FileKind::Directory => {
                 let shards =
-                    match self.ask(ino.home(), DirectoryRequest::Shards { dir: ino }).await? {
+                    match self.rpc.ask(ino.home(), DirectoryRequest::Shards { dir: ino }).await? {
                         PeerReply::Shards(shards) => shards,
                         other => return Err(unexpected(&other)),
                     };
@@ -159,7 +142,7 @@ impl Node {
     async fn is_empty_here(self: &Rc<Self>, dir: InodeId, shards: &[u16]) -> Result<bool, Refused> {
         for shard in shards {
             let list = NameRequest::List { dir, cookie: 0, bytes: 1, all: false };
-            match self.ask(hayase_layout::ServerId(*shard), list).await? {
+            match self.rpc.ask(hayase_layout::ServerId(*shard), list).await? {
                 PeerReply::Listing { entries, .. } if entries.is_empty() => {}
                 PeerReply::Listing { .. } => return Ok(false),
                 other => return Err(unexpected(&other)),
@@ -203,7 +186,7 @@ impl Node {
         }
         let (mut over, mut follows) = (None, None);
         if let Some(victim) = victim {
-            (over, follows) = match self.ask(victim.ino.home(), hold(victim.ino)).await? {
+            (over, follows) = match self.rpc.ask(victim.ino.home(), hold(victim.ino)).await? {
                 PeerReply::Held { version, place } => (version, Some(place)),
                 other => return Err(unexpected(&other)),
             };
@@ -213,7 +196,7 @@ impl Node {
         }
         let (ino, is_over) = (moved.ino, victim.is_some());
         let moves = CacheRequest::Move { ino, is_over, over, follows, undo: false };
-        self.ask(ino.home(), moves).await?;
+        self.rpc.ask(ino.home(), moves).await?;
         let (is_over, over, follows) = (false, None, None);
         Ok(Some(CacheRequest::Move { ino, is_over, over, follows, undo: true }))
     }
@@ -221,7 +204,7 @@ impl Node {
     /// It did not take place, or nobody knows: then the hold ends by itself.
     pub(crate) async fn undo_rename(self: &Rc<Self>, undo: CacheRequest) {
         if let CacheRequest::Move { ino, .. } = undo
-            && let Err(error) = self.ask(ino.home(), undo).await
+            && let Err(error) = self.rpc.ask(ino.home(), undo).await
         {
             tracing::warn!(%ino, %error, "a file is not flushed for a while");
         }
@@ -238,46 +221,7 @@ impl Node {
             }
             None => Ok(()),
         };
-        self.cache()?.ask_tier(work).await
-    }
-
-    /// Home: the name of this file becomes another's; what is on its way to the tier has arrived.
-    pub(crate) async fn hold_cached(self: &Rc<Self>, ino: InodeId) -> Result<PeerReply, Refused> {
-        let cache = self.cache()?;
-        let _held = cache.publishing.lock(ino).await;
-        let active = cache.active(ino);
-        active.changed();
-        active.held_until.set(Some(Instant::now() + CACHE_HOLD));
-        active.is_name_known.set(false);
-        let adopted = self.adopt_sent(cache, ino).await?;
-        let record = cache.record(ino);
-        let version = adopted.or_else(|| record.as_ref().and_then(|record| record.version));
-        let place = record.map_or(Succession { first: ino, number: 0 }, |record| record.place());
-        Ok(PeerReply::Held { version: version.map(wire_version), place: wire_place(place) })
-    }
-
-    /// A crash, or an answer that was lost, has hidden whether the last version that was sent arrived: if
-    /// the tier shows it, it is the one that the ledger knows from here on, and the answer. With
-    /// `publishing` held.
-    pub(crate) async fn adopt_sent(
-        &self,
-        cache: &Cache,
-        ino: InodeId,
-    ) -> Result<Option<hayase_store::TierVersion>, Refused> {
-        let Some(record) = cache.record(ino).filter(|record| record.sent.is_some()) else {
-            return Ok(None);
-        };
-        let key = key(&record.path)?;
-        let found = cache.ask_tier(move |tier| version_at(tier, &key)).await?;
-        let is_ours = |found: &hayase_store::TierVersion| {
-            record.is_ours(found.identity, found.size, found.mtime)
-        };
-        let ours = found.filter(is_ours);
-        cache.update(ino, |now| {
-            now.version = ours.or(now.version);
-            now.sent = None;
-        })?;
-        Ok(ours)
+        self.cache.need()?.ask_tier(work).await
     }
 
     /// Home: the file is about to be renamed, over another one or not, to where the tier has `over`. It
@@ -288,7 +232,7 @@ impl Node {
         (is_over, over, follows): (bool, Option<TierVersion>, Option<WirePlace>),
         undo: bool,
     ) -> Result<PeerReply, Refused> {
-        let cache = self.cache()?;
+        let cache = self.cache.need()?;
         // Or what it is about to replace would be said to nobody.
         self.recover_record(cache, ino).await?;
         let _held = cache.publishing.lock(ino).await;
@@ -298,7 +242,7 @@ impl Node {
         active.is_name_known.set(false);
         let over = over.map(stored_version);
         if !undo && !cache.state(ino).is_none_or(FileState::is_safe) {
-            self.detach_xattrs(cache, ino).await?;
+            cache.detach_xattrs(ino).await?;
         }
         let follows = follows.map(|place| stored_place(place).next());
         cache.update(ino, |record| {
@@ -307,7 +251,7 @@ impl Node {
         if over.is_some() {
             // Or a name that was bound since would be known, and not what the tier has under it, which would
             // look like somebody else's version.
-            self.ledger_durable(cache).await?;
+            cache.ledger_durable().await?;
         }
         Ok(PeerReply::Done)
     }
@@ -320,10 +264,10 @@ impl Node {
         from: &Place,
         to: &Place,
     ) -> Result<(), Refused> {
-        let Some(cache) = self.cached(ino) else { return Ok(()) };
+        let Some(cache) = self.cache.of(ino) else { return Ok(()) };
         let path = self.tier_path_of(to).await?;
         let mut held = cache.publishing.lock(ino).await;
-        if self.may_find_hidden(cache, ino, &path) {
+        if cache.may_find_hidden(ino, &path) {
             drop(held);
             self.take_hidden_over(cache, ino, to).await?;
             held = cache.publishing.lock(ino).await;
@@ -333,16 +277,16 @@ impl Node {
         let Some(record) = cache.record(ino) else { return Ok(()) };
         if record.path == path {
             // Said twice; or a power cut took it from the names, and they were told anew.
-            return self.is_there_already(cache, &record);
+            return cache.is_there_already(&record);
         }
         let bury = CacheRequest::Bury { place: from.clone(), ino, shown: shown(&record) };
-        self.ask(self.shard_of(from.parent, &from.name), bury).await?;
+        self.rpc.ask(self.names.shard_of(from.parent, &from.name), bury).await?;
         let overtakes = record.state.is_here() && record.is_over && self.would_overtake(&path);
         let is_in_tier = record.version.is_some() && record.state.is_safe();
         // What its flush could not bring it is not to lose.
         let moves_there = match is_in_tier {
-            true => !overtakes || self.detach_xattrs(cache, ino).await.is_err(),
-            false => self.detach_xattrs(cache, ino).await.map(|()| false)?,
+            true => !overtakes || cache.detach_xattrs(ino).await.is_err(),
+            false => cache.detach_xattrs(ino).await.map(|()| false)?,
         };
         let (version, is_as_known) = match moves_there {
             true => self.move_in_tier(cache, &record, to, &path).await?,
@@ -365,38 +309,16 @@ impl Node {
             }
         })?;
         if !moves_there && record.state.is_here() {
-            self.place_in_order(cache, ino, &path, is_over)?;
+            cache.place_in_order(ino, &path, is_over)?;
         }
         // Before the names say so: where they kept that and the ledger did not, nobody would say it again.
-        self.ledger_durable(cache).await?;
+        cache.ledger_durable().await?;
         active.held_until.set(None);
         active.is_name_known.set(true);
         active.taken_since.set(None);
         drop(held);
         cache.work.notify_one();
         Ok(())
-    }
-
-    fn is_there_already(&self, cache: &Cache, record: &LedgerRecord) -> Result<(), Refused> {
-        cache.active(record.ino).held_until.set(None);
-        if !record.is_over {
-            return Ok(());
-        }
-        cache.update(record.ino, |record| {
-            record.xattrs.are_all |= record.version.is_none();
-            record.version = record.version.or(record.over.take());
-            (record.is_over, record.over) = (false, None);
-            record.succession = record.follows.take().or(record.succession);
-        })
-    }
-
-    /// Whether the file is going to be renamed in the tier to where nothing is known to be. What comes
-    /// there with its next flush is looked for then.
-    fn may_find_hidden(&self, cache: &Cache, ino: InodeId, path: &[u8]) -> bool {
-        cache.record(ino).is_some_and(|record| {
-            let moves = record.state.is_safe() && record.version.is_some();
-            moves && record.path != path && record.over.is_none()
-        })
     }
 
     /// What a removed file left at the new name is this one's to replace. Without the lock `publishing`,
@@ -415,7 +337,7 @@ impl Node {
         cache.update(ino, |record| {
             (record.is_over, record.over) = (true, record.over.or(hidden.version));
         })?;
-        self.ledger_durable(cache).await?;
+        cache.ledger_durable().await?;
         self.replaced(to, hidden.numbers).await
     }
 
@@ -423,21 +345,6 @@ impl Node {
     fn would_overtake(&self, path: &[u8]) -> bool {
         let settled = self.has_settled(super::order::directory_of(path), None, true);
         !matches!(settled, Ok(PeerReply::Settled { is_settled: true, .. }))
-    }
-
-    fn place_in_order(
-        &self,
-        cache: &Cache,
-        ino: InodeId,
-        path: &[u8],
-        is_over: bool,
-    ) -> Result<(), Refused> {
-        if !is_over {
-            return Ok(()); // In its old place, in the directory that it has now.
-        }
-        cache.active(ino).renamed.set(Some(Instant::now()));
-        let after = cache.order.borrow_mut().renamed_over(ino, path);
-        cache.update(ino, |record| record.after = after)
     }
 
     /// What the tier has under the new name, and whether those are the bytes of the version that is known.
@@ -451,7 +358,7 @@ impl Node {
         if let Some(version) = record.version {
             // An answer that is lost, or a crash, may hide that it was moved.
             cache.update(record.ino, |now| now.sent = Some((version.size, version.mtime)))?;
-            self.ledger_durable(cache).await?;
+            cache.ledger_durable().await?;
         }
         // Names that are too long for the tier are none.
         let beside = conflict_paths(path, record.ino).filter_map(|path| key(&path).ok());
@@ -485,7 +392,7 @@ impl Node {
         inode: &Inode,
         change: &MetaChange,
     ) -> Result<(), Refused> {
-        let Some(cache) = self.cached(inode.ino) else { return Ok(()) };
+        let Some(cache) = self.cache.of(inode.ino) else { return Ok(()) };
         let is_other = |asked: Option<u32>, has: u32| asked.is_some_and(|asked| asked != has);
         if is_other(change.uid, inode.uid) || is_other(change.gid, inode.gid) {
             let why = "files of the cache area belong to the owner of the job";
@@ -496,7 +403,7 @@ impl Node {
             return Err(Refused::because(libc_errno::EOPNOTSUPP, why));
         }
         let mtime = change.mtime.map(|time| match time {
-            SetTime::Now => system_time(stored_time(self.now())),
+            SetTime::Now => system_time(stored_time(self.meta.now())),
             SetTime::To(time) => system_time(stored_time(time)),
         });
         let mode = change.mode.map(|mode| {
@@ -554,13 +461,13 @@ impl Node {
             }
             (None, None) => Ok(()),
         };
-        self.cache()?.ask_tier(set).await
+        self.cache.need()?.ask_tier(set).await
     }
 
     /// A file is about to be written: all of it is fetched first, however long that takes.
     pub(crate) async fn fetch_for_writing(self: &Rc<Self>, ino: InodeId) -> Result<(), Refused> {
         loop {
-            match self.ask(ino.home(), CacheRequest::Fetch { ino }).await? {
+            match self.rpc.ask(ino.home(), CacheRequest::Fetch { ino }).await? {
                 PeerReply::Ready(true) => return Ok(()),
                 PeerReply::Ready(false) => tokio::time::sleep(FETCH_PAUSE).await,
                 other => return Err(unexpected(&other)),
@@ -616,6 +523,84 @@ fn set_object(
         TierError::Changed { .. } => has_changed(),
         error => tier_refused(&error),
     })
+}
+
+impl CacheArea {
+    /// Home: the name of this file becomes another's; what is on its way to the tier has arrived.
+    pub(crate) async fn hold(&self, ino: InodeId) -> Result<PeerReply, Refused> {
+        let cache = self.need()?;
+        let _held = cache.publishing.lock(ino).await;
+        let active = cache.active(ino);
+        active.changed();
+        active.held_until.set(Some(Instant::now() + CACHE_HOLD));
+        active.is_name_known.set(false);
+        let adopted = cache.adopt_sent(ino).await?;
+        let record = cache.record(ino);
+        let version = adopted.or_else(|| record.as_ref().and_then(|record| record.version));
+        let place = record.map_or(Succession { first: ino, number: 0 }, |record| record.place());
+        Ok(PeerReply::Held { version: version.map(wire_version), place: wire_place(place) })
+    }
+}
+
+impl Cache {
+    /// A crash, or an answer that was lost, has hidden whether the last version that was sent arrived: if
+    /// the tier shows it, it is the one that the ledger knows from here on, and the answer. With
+    /// `publishing` held.
+    pub(crate) async fn adopt_sent(
+        &self,
+        ino: InodeId,
+    ) -> Result<Option<hayase_store::TierVersion>, Refused> {
+        let Some(record) = self.record(ino).filter(|record| record.sent.is_some()) else {
+            return Ok(None);
+        };
+        let key = key(&record.path)?;
+        let found = self.ask_tier(move |tier| version_at(tier, &key)).await?;
+        let is_ours = |found: &hayase_store::TierVersion| {
+            record.is_ours(found.identity, found.size, found.mtime)
+        };
+        let ours = found.filter(is_ours);
+        self.update(ino, |now| {
+            now.version = ours.or(now.version);
+            now.sent = None;
+        })?;
+        Ok(ours)
+    }
+
+    pub(crate) fn is_there_already(&self, record: &LedgerRecord) -> Result<(), Refused> {
+        self.active(record.ino).held_until.set(None);
+        if !record.is_over {
+            return Ok(());
+        }
+        self.update(record.ino, |record| {
+            record.xattrs.are_all |= record.version.is_none();
+            record.version = record.version.or(record.over.take());
+            (record.is_over, record.over) = (false, None);
+            record.succession = record.follows.take().or(record.succession);
+        })
+    }
+
+    /// Whether the file is going to be renamed in the tier to where nothing is known to be. What comes
+    /// there with its next flush is looked for then.
+    pub(crate) fn may_find_hidden(&self, ino: InodeId, path: &[u8]) -> bool {
+        self.record(ino).is_some_and(|record| {
+            let moves = record.state.is_safe() && record.version.is_some();
+            moves && record.path != path && record.over.is_none()
+        })
+    }
+
+    pub(crate) fn place_in_order(
+        &self,
+        ino: InodeId,
+        path: &[u8],
+        is_over: bool,
+    ) -> Result<(), Refused> {
+        if !is_over {
+            return Ok(()); // In its old place, in the directory that it has now.
+        }
+        self.active(ino).renamed.set(Some(Instant::now()));
+        let after = self.order.borrow_mut().renamed_over(ino, path);
+        self.update(ino, |record| record.after = after)
+    }
 }
 
 #[cfg(test)]

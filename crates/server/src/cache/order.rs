@@ -29,7 +29,7 @@ use std::collections::{BTreeSet, HashMap};
 
 use hayase_layout::InodeId;
 
-use crate::node::libc_errno;
+use crate::refusals::libc_errno;
 
 /// Removed files that are remembered one by one for each directory; older ones count as one.
 const LOST_MAX: usize = 64;

@@ -10,7 +10,9 @@ use hayase_tier::Key;
 use hayase_wire::message::{DirectoryRequest, PeerReply, Place, Refused};
 
 use super::remember;
-use crate::node::{Local, Node, libc_errno, unexpected};
+use crate::boxed::Local;
+use crate::node::Node;
+use crate::refusals::{libc_errno, unexpected};
 
 impl Node {
     /// The path of a directory from the tier's root; empty for the root. Asks the homes of all
@@ -21,17 +23,17 @@ impl Node {
     ) -> Local<Result<Rc<[u8]>, Refused>> {
         let this = Rc::clone(self);
         Box::pin(async move {
-            if let Some(known) = this.known_path(dir)? {
+            if let Some(known) = this.cache.known_path(dir)? {
                 return Ok(known);
             }
-            let place = match this.ask(dir.home(), DirectoryRequest::Name { dir }).await? {
+            let place = match this.rpc.ask(dir.home(), DirectoryRequest::Name { dir }).await? {
                 PeerReply::Named(Some(place)) => place,
                 PeerReply::Named(None) => return Err(Refused::new(libc_errno::ESTALE)),
                 other => return Err(unexpected(&other)),
             };
             let above = this.directory_path(place.parent).await?;
             let path: Rc<[u8]> = join(&above, &place.name).into();
-            remember(&this.cache()?.paths, dir, Rc::clone(&path));
+            remember(&this.cache.need()?.paths, dir, Rc::clone(&path));
             Ok(path)
         })
     }
@@ -42,14 +44,6 @@ impl Node {
             true => self.directory_path(dir).await.map(drop),
             false => Ok(()),
         }
-    }
-
-    /// The same, when no question is needed.
-    pub(crate) fn known_path(&self, dir: InodeId) -> Result<Option<Rc<[u8]>>, Refused> {
-        if dir == InodeId::CACHE_ROOT {
-            return Ok(Some(Rc::from([])));
-        }
-        Ok(self.cache()?.paths.borrow().get(&dir).cloned())
     }
 
     /// The path of a name in the area.

@@ -18,11 +18,12 @@ use tokio::time::Instant;
 
 use super::Cache;
 use crate::limits::{MPI_LOOK, MPI_OPENING};
-use crate::node::{Node, libc_errno, unexpected};
+use crate::node::Node;
+use crate::refusals::{libc_errno, unexpected};
 
 impl Cache {
     /// As far as was seen.
-    pub(super) fn is_open_by_mpi(&self, ino: InodeId) -> bool {
+    pub(crate) fn is_open_by_mpi(&self, ino: InodeId) -> bool {
         self.active.borrow().get(&ino).is_some_and(|active| active.is_open_by_mpi.get())
     }
 }
@@ -59,7 +60,7 @@ impl Node {
         }
         cache.becomes_dirty(ino)?;
         match state.is_some_and(FileState::is_safe) {
-            true => self.ledger_durable(cache).await,
+            true => cache.ledger_durable().await,
             false => Ok(()),
         }
     }
@@ -73,7 +74,7 @@ impl Node {
         }
         let this = Rc::clone(self);
         tokio::task::spawn_local(async move {
-            let Some(cache) = &this.cache else { return };
+            let Some(cache) = this.cache.get() else { return };
             loop {
                 tokio::time::sleep(MPI_LOOK).await;
                 // What stands against it the flush tells.
@@ -94,7 +95,7 @@ impl Node {
         ino: InodeId,
     ) -> Result<bool, Refused> {
         let active = cache.active(ino);
-        let layout = self.inode(ino).map(|inode| inode.layout);
+        let layout = self.meta.inode(ino).map(|inode| inode.layout);
         let is_open = match layout {
             Ok(Layout::Recorded { container }) => {
                 active.opening_until.get().is_some_and(|until| Instant::now() < until)
@@ -133,7 +134,7 @@ impl Node {
         let (kind, range) = (LockKind::Exclusive, LockRange::ALL);
         let lock = Lock { owner: u64::MAX, kind, range, pid: 0 };
         let request = LockRequest::Test { ino: mark.ino, process: 0, lock };
-        match self.ask(mark.ino.home(), request).await {
+        match self.rpc.ask(mark.ino.home(), request).await {
             Ok(PeerReply::LockHeld(held)) => Ok(held.is_some()),
             Ok(other) => Err(unexpected(&other)),
             // It was removed meanwhile.

@@ -29,11 +29,13 @@ use super::convert::system_time;
 use super::fetch::Fetch;
 use super::paths::key;
 use super::{Cache, tier_refused};
+use crate::cache::area::CacheArea;
+use crate::convert::whole_part;
 use crate::files::Known;
 use crate::limits::{FETCH_AHEAD, FETCH_BYTES, FETCH_PAUSE, FETCH_WAIT};
-use crate::node::{Node, libc_errno};
+use crate::node::Node;
 use crate::node_service::Attempt;
-use crate::peer_service::inode::whole_part;
+use crate::refusals::libc_errno;
 
 /// Who keeps the file open only for the next open lets go of it within this.
 const LET_GO_WAIT: Duration = Duration::from_millis(500);
@@ -48,11 +50,11 @@ pub(crate) struct Striping {
 }
 
 /// A file in the middle of an open or a truncate.
-pub(crate) struct Opening<'a>(&'a Node, InodeId);
+pub(crate) struct Opening<'a>(&'a CacheArea, InodeId);
 
 impl Drop for Opening<'_> {
     fn drop(&mut self) {
-        if let Some(cache) = self.0.cached(self.1) {
+        if let Some(cache) = self.0.of(self.1) {
             let active = cache.active(self.1);
             active.openings.set(active.openings.get().saturating_sub(1));
         }
@@ -60,30 +62,13 @@ impl Drop for Opening<'_> {
 }
 
 impl Node {
-    /// Home: an open has begun, or a truncate; it is booked, done or given up when this is dropped.
-    pub(crate) fn opening(&self, ino: InodeId) -> Opening<'_> {
-        if let Some(cache) = self.cached(ino) {
-            let active = cache.active(ino);
-            active.openings.set(active.openings.get() + 1);
-        }
-        Opening(self, ino)
-    }
-
-    /// Home: what is here of it is not the file: it is on its way into stripes, or a copy on several nodes is given up.
-    pub(crate) fn has_half_a_copy(&self, ino: InodeId) -> bool {
-        let record = self.cached(ino).and_then(|cache| cache.record(ino));
-        record.is_some_and(|record| {
-            record.state == FileState::InTier && record.layout != Layout::Whole
-        })
-    }
-
     /// Home, before a file is written: all of it comes into stripes; `None` when it is to lie whole. As long as a
     /// message may take, then `Ready(false)`.
     pub(super) async fn fetch_striped(
         self: &Rc<Self>,
         ino: InodeId,
     ) -> Result<Option<PeerReply>, Refused> {
-        let Some(cache) = self.cached(ino) else { return Ok(None) };
+        let Some(cache) = self.cache.of(ino) else { return Ok(None) };
         if self.give_half_a_copy_up(cache, ino).await? {
             return Ok(Some(PeerReply::Ready(true)));
         }
@@ -118,7 +103,7 @@ impl Node {
     ) -> Result<bool, Refused> {
         let is_left = || {
             let is_coming = cache.active(ino).striping.borrow().is_some();
-            self.has_half_a_copy(ino) && !is_coming
+            self.cache.has_half_a_copy(ino) && !is_coming
         };
         if !is_left() {
             return Ok(false);
@@ -135,7 +120,7 @@ impl Node {
         cache: &Cache,
         ino: InodeId,
     ) -> Result<Option<Rc<Striping>>, Refused> {
-        let Some(version) = self.only_in_tier(ino) else { return Ok(None) };
+        let Some(version) = self.cache.only_in_tier(ino) else { return Ok(None) };
         let Some(layout) = self.stripes_for(cache, ino, version.size).await? else {
             return Ok(None);
         };
@@ -178,15 +163,15 @@ impl Node {
         ino: InodeId,
         size: u64,
     ) -> Result<Option<Layout>, Refused> {
-        let Some((parent, _)) = self.inode(ino)?.name else { return Ok(None) };
+        let Some((parent, _)) = self.meta.inode(ino)?.name else { return Ok(None) };
         let policy = match parent.home() == self.me {
-            true => self.inode(parent)?.policy,
+            true => self.meta.inode(parent)?.policy,
             false => self.entry(parent).await?.attr.policy,
         };
         // A whole copy that is on its way takes room itself: what has begun to come is not asked for again.
         let coming = cache.active(ino).fetch.borrow().clone();
         let needed = coming.map_or(size, |fetch| fetch.bytes_absent());
-        if policy.is_none() && needed <= self.usage_now().free {
+        if policy.is_none() && needed <= self.data.usage.now().free {
             return Ok(None);
         }
         let row = |(server, usage): (_, hayase_wire::message::AreaUse)| {
@@ -217,10 +202,10 @@ impl Node {
         record: &LedgerRecord,
         version: TierVersion,
     ) -> Result<(), Refused> {
-        let cache = self.cache()?;
-        self.ledger_durable(cache).await?;
-        self.parts.remove(whole_part(ino, 0)).map_err(crate::convert::part_refused)?;
-        let inode = self.change_inode(ino, |inode| {
+        let cache = self.cache.need()?;
+        cache.ledger_durable().await?;
+        self.data.parts.remove(whole_part(ino, 0)).map_err(crate::convert::part_refused)?;
+        let inode = self.meta.change_inode(ino, |inode| {
             inode.trunc_epoch += 1;
             (inode.layout, inode.layout_epoch) = (layout, inode.trunc_epoch);
             (inode.size, inode.mtime) = (version.size, version.mtime);
@@ -228,7 +213,7 @@ impl Node {
         striping.epoch.set(inode.layout_epoch);
         self.files.forget(ino);
         // The epoch is never given twice, also after a power cut.
-        self.names_durable().await?;
+        self.meta.durable().await?;
         let (key, meta) = (key(&record.path)?, meta_of(version));
         let open = move |tier: &dyn Tier| {
             tier.open_listed(&key, meta).map_err(|error| tier_refused(&error))
@@ -236,13 +221,13 @@ impl Node {
         let reader: Arc<dyn Reader> = cache.tier_work(open).await?.into();
         self.deal_out(&inode, &reader).await?;
         self.sync_parts(&inode, false).await?;
-        self.names_durable().await?;
+        self.meta.durable().await?;
         let _held = cache.publishing.lock(ino).await;
         let is_same = cache.record(ino).is_some_and(|now| {
             let identity = now.version.map(|version| version.identity);
             now.state == FileState::InTier && identity == Some(version.identity)
         });
-        if !is_same || self.inode(ino)?.nlink == 0 {
+        if !is_same || self.meta.inode(ino)?.nlink == 0 {
             return Err(Refused::because(libc_errno::EAGAIN, "it changed while it was fetched"));
         }
         cache.update(ino, |record| record.state = FileState::Clean)
@@ -288,7 +273,7 @@ impl Node {
         reader: Arc<dyn Reader>,
         piece: Range<u64>,
     ) -> Result<(), Refused> {
-        let (cache, len) = (self.cache()?, piece.end - piece.start);
+        let (cache, len) = (self.cache.need()?, piece.end - piece.start);
         let read = move |_: &dyn Tier| {
             let mut bytes = vec![0; len as usize];
             let read = reader.read_at(piece.start, &mut bytes);
@@ -317,14 +302,14 @@ impl Node {
         layout: &Layout,
         ended: &Result<(), Refused>,
     ) {
-        let Some(cache) = self.cached(ino) else { return };
+        let Some(cache) = self.cache.of(ino) else { return };
         if let Err(refused) = ended {
             tracing::warn!(%ino, %refused, "a file does not come into stripes");
             let _held = cache.publishing.lock(ino).await;
             let undone = match layout {
-                _ if self.has_half_a_copy(ino) => self.only_in_tier_again(cache, ino).await,
+                _ if self.cache.has_half_a_copy(ino) => self.only_in_tier_again(cache, ino).await,
                 // Removed meanwhile, with the parts that there were then.
-                Layout::Striped { servers, .. } if self.inode(ino).is_err() => {
+                Layout::Striped { servers, .. } if self.meta.inode(ino).is_err() => {
                     self.remove_stripes(ino, striping.epoch.get(), servers)
                 }
                 _ => Ok(()),
@@ -334,7 +319,20 @@ impl Node {
             }
         }
         *cache.active(ino).striping.borrow_mut() = None;
-        self.usage_changed();
+        self.data.usage.changed();
+    }
+
+    /// Before a file is written: all of it comes here. `Ready(false)` when that takes longer than a
+    /// message may: ask again.
+    pub(crate) async fn fetch_all(self: &Rc<Self>, ino: InodeId) -> Result<PeerReply, Refused> {
+        if let Some(reply) = self.fetch_striped(ino).await? {
+            return Ok(reply);
+        }
+        let all = self.cache.fetch_range(ino, 0, u64::MAX);
+        match tokio::time::timeout(FETCH_WAIT, all).await {
+            Ok(fetched) => fetched.map(|()| PeerReply::Ready(true)),
+            Err(_) => Ok(PeerReply::Ready(false)),
+        }
     }
 }
 
@@ -344,5 +342,24 @@ fn meta_of(version: TierVersion) -> ObjectMeta {
         mode: version.mode,
         mtime: system_time(version.mtime),
         identity: version.identity,
+    }
+}
+
+impl CacheArea {
+    /// Home: an open has begun, or a truncate; it is booked, done or given up when this is dropped.
+    pub(crate) fn opening(&self, ino: InodeId) -> Opening<'_> {
+        if let Some(cache) = self.of(ino) {
+            let active = cache.active(ino);
+            active.openings.set(active.openings.get() + 1);
+        }
+        Opening(self, ino)
+    }
+
+    /// Home: what is here of it is not the file: it is on its way into stripes, or a copy on several nodes is given up.
+    pub(crate) fn has_half_a_copy(&self, ino: InodeId) -> bool {
+        let record = self.of(ino).and_then(|cache| cache.record(ino));
+        record.is_some_and(|record| {
+            record.state == FileState::InTier && record.layout != Layout::Whole
+        })
     }
 }

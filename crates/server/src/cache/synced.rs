@@ -15,8 +15,8 @@ use hayase_wire::message::Refused;
 
 use super::{Cache, ledger_refused};
 use crate::convert::part_refused;
-use crate::disk::Disk;
-use crate::node::libc_errno;
+use crate::data::disk::Disk;
+use crate::refusals::libc_errno;
 
 impl Cache {
     /// fsync(2) of a whole file: its bytes, its times, which a data-only sync may leave out, and then the ledger, which says

@@ -18,7 +18,7 @@ fn opened(device: Arc<dyn Device>, life: &str) -> Cache {
         deadline: None,
         flush_open: None,
     };
-    Cache::open(settings, ledger, (life, Disk::Here)).unwrap()
+    Cache::open(settings, ledger, life, &Rc::new(Disk::Here)).unwrap()
 }
 
 fn file(ino: u64, path: &str) -> LedgerRecord {

@@ -23,12 +23,14 @@ use tokio::time::Instant;
 use super::order::is_waited_for;
 use super::paths::key;
 use super::{Cache, remember, stored_version, version_of, wire_version};
+use crate::cache::area::CacheArea;
 use crate::convert::{meta_refused, stored_time, time};
 use crate::limits::{
     CACHE_HOLD, CLEAR_WAIT, FETCH_PAUSE, FETCH_WAIT, REMOVAL_STREAMS, SYNC_DEADLINE,
 };
-use crate::node::{Node, libc_errno, unexpected};
+use crate::node::Node;
 use crate::recovery::is_gone;
+use crate::refusals::{libc_errno, unexpected};
 
 /// The tombstones of a ledger, by what is asked for.
 #[derive(Default)]
@@ -158,7 +160,7 @@ impl Node {
         place: &Place,
         ino: InodeId,
     ) -> Result<(), Refused> {
-        match self.ask(ino.home(), CacheRequest::Unlink { ino }).await? {
+        match self.rpc.ask(ino.home(), CacheRequest::Unlink { ino }).await? {
             PeerReply::Shown(shown) => self.bury(place, (ino, shown), false).await.map(drop),
             other => Err(unexpected(&other)),
         }
@@ -176,8 +178,8 @@ impl Node {
         if shown == Shown::default() {
             return Ok(PeerReply::Done); // The tier has never seen it.
         }
-        let cache = self.cache()?;
-        self.names_disk.have_numbers(1).await?;
+        let cache = self.cache.need()?;
+        self.meta.disk.have_numbers(1).await?;
         let path = self.tier_path_of(place).await?;
         let version = shown.version.map(stored_version);
         if let Some(version) = version.filter(|_| is_renamed) {
@@ -189,23 +191,10 @@ impl Node {
         if known.iter().any(|one| (one.version, one.sent) == (version, sent)) {
             return Ok(PeerReply::Done); // Said twice.
         }
-        let number = self.names.allocate().map_err(meta_refused)?.in_cache();
+        let number = self.meta.store().allocate().map_err(meta_refused)?.in_cache();
         let buried = Buried { parent: place.parent, ino, is_renamed };
         cache.bury(&LedgerRecord::tombstone(number, path, buried, version, sent))?;
         Ok(PeerReply::Done)
-    }
-
-    /// Home: the name is about to go. Nothing is flushed to it until that is done, or a while has
-    /// passed. A version that is being committed just now is the one that was sent.
-    pub(crate) fn unlink_cached(&self, ino: InodeId) -> Result<PeerReply, Refused> {
-        let cache = self.cache()?;
-        let active = cache.active(ino);
-        active.changed();
-        active.held_until.set(Some(Instant::now() + CACHE_HOLD));
-        let record = cache.record(ino).filter(|record| !record.is_nameless);
-        let shown = record.as_ref().map(shown).unwrap_or_default();
-        active.told.set(Some(shown));
-        Ok(PeerReply::Shown(shown))
     }
 
     /// Home, before it takes the link of a name that is gone: what came to the tier under the name after
@@ -216,47 +205,18 @@ impl Node {
         ino: InodeId,
         place: &Place,
     ) -> Result<(), Refused> {
-        let Some(cache) = self.cached(ino) else { return Ok(()) };
+        let Some(cache) = self.cache.of(ino) else { return Ok(()) };
         let told = cache.active(ino).told.get();
-        let PeerReply::Shown(shown) = self.unlink_cached(ino)? else { return Ok(()) };
+        let PeerReply::Shown(shown) = self.cache.unlink(ino)? else { return Ok(()) };
         if shown == Shown::default() || told == Some(shown) {
             return Ok(());
         }
         let bury = CacheRequest::Bury { place: place.clone(), ino, shown };
-        match self.ask(self.shard_of(place.parent, &place.name), bury).await {
+        match self.rpc.ask(self.names.shard_of(place.parent, &place.name), bury).await {
             // The directory is gone, and what was in it.
             Err(refused) if is_gone(&refused) => Ok(()),
             other => other.map(drop),
         }
-    }
-
-    /// Home: whether the file has this name, `None` when it has another one now under which the tier does
-    /// not have it yet; what the tier has under it is the file's own then. Waits
-    /// for what is on its way to the tier.
-    pub(crate) async fn still_named(
-        self: &Rc<Self>,
-        ino: InodeId,
-        path: &[u8],
-        shown: Shown,
-    ) -> Result<PeerReply, Refused> {
-        let cache = self.cache()?;
-        let _held = cache.publishing.lock(ino).await;
-        let is_named = self.inode(ino).is_ok_and(|inode| inode.nlink > 0)
-            && cache.record(ino).is_some_and(|record| record.path == path);
-        if is_named {
-            cache.update(ino, |record| {
-                if record.version.is_none() {
-                    record.version = shown.version.map(stored_version);
-                    let sent = shown.sent.map(|(size, at)| (size, stored_time(at)));
-                    record.sent = record.sent.or(sent);
-                }
-            })?;
-        }
-        // Under another name, in whichever directory, it has to be in the tier before this one goes.
-        let is_coming = cache
-            .record(ino)
-            .is_some_and(|record| !record.state.is_safe() && is_waited_for(record.errno));
-        Ok(PeerReply::Outcome(if !is_named && is_coming { None } else { Some(is_named) }))
     }
 
     /// Asks the home of the file that had the name of a tombstone, as [`Self::still_named`] says.
@@ -266,7 +226,7 @@ impl Node {
         buried: Buried,
     ) -> Result<Option<bool>, Refused> {
         let (ino, path, shown) = (buried.ino, tombstone.path.clone(), shown(tombstone));
-        match self.ask(ino.home(), CacheRequest::StillNamed { ino, path, shown }).await? {
+        match self.rpc.ask(ino.home(), CacheRequest::StillNamed { ino, path, shown }).await? {
             PeerReply::Outcome(is_named) => Ok(is_named),
             other => Err(unexpected(&other)),
         }
@@ -278,7 +238,7 @@ impl Node {
         place: &Place,
         ino: InodeId,
     ) -> Result<PeerReply, Refused> {
-        let cache = self.cache()?;
+        let cache = self.cache.need()?;
         let path = self.tier_path_of(place).await?;
         let _held = cache.burying.lock(path.clone()).await;
         let mut hidden = Vec::new();
@@ -301,7 +261,7 @@ impl Node {
         place: &Place,
         numbers: &[InodeId],
     ) -> Result<PeerReply, Refused> {
-        let cache = self.cache()?;
+        let cache = self.cache.need()?;
         let path = self.tier_path_of(place).await?;
         let _held = cache.burying.lock(path.clone()).await;
         for tombstone in cache.tombstones_of(&path) {
@@ -320,8 +280,8 @@ impl Node {
         ino: InodeId,
         generation: u64,
     ) -> Result<(), Refused> {
-        let cache = self.cache()?;
-        let Some((parent, name)) = self.inode(ino)?.name else { return Ok(()) };
+        let cache = self.cache.need()?;
+        let Some((parent, name)) = self.meta.inode(ino)?.name else { return Ok(()) };
         let place = Place { parent, name };
         let hidden = self.hidden_at(cache, &place, ino).await?;
         if hidden.numbers.is_empty() {
@@ -347,8 +307,8 @@ impl Node {
         ino: InodeId,
     ) -> Result<Hidden, Refused> {
         let request = CacheRequest::Tombstones { place: place.clone(), ino };
-        let shard = self.shard_of(place.parent, &place.name);
-        let hidden = match self.ask(shard, request).await? {
+        let shard = self.names.shard_of(place.parent, &place.name);
+        let hidden = match self.rpc.ask(shard, request).await? {
             PeerReply::Tombstones(hidden) if hidden.is_empty() => return Ok(Hidden::default()),
             PeerReply::Tombstones(hidden) => hidden,
             other => return Err(unexpected(&other)),
@@ -371,8 +331,8 @@ impl Node {
         place: &Place,
         tombstones: Vec<InodeId>,
     ) -> Result<(), Refused> {
-        let (place, shard) = (place.clone(), self.shard_of(place.parent, &place.name));
-        self.ask(shard, CacheRequest::Replaced { place, tombstones }).await.map(drop)
+        let (place, shard) = (place.clone(), self.names.shard_of(place.parent, &place.name));
+        self.rpc.ask(shard, CacheRequest::Replaced { place, tombstones }).await.map(drop)
     }
 
     /// Before a directory is removed in the tier: what is hidden in it goes.
@@ -384,7 +344,7 @@ impl Node {
         let until = Instant::now() + CLEAR_WAIT;
         for shard in shards {
             loop {
-                match self.ask(ServerId(*shard), CacheRequest::Clear { dir }).await? {
+                match self.rpc.ask(ServerId(*shard), CacheRequest::Clear { dir }).await? {
                     PeerReply::Ready(true) => break,
                     PeerReply::Ready(false) if Instant::now() < until => {
                         tokio::time::sleep(FETCH_PAUSE).await;
@@ -408,7 +368,7 @@ impl Node {
     ) -> Result<PeerReply, Refused> {
         let until = Instant::now() + FETCH_WAIT;
         let mut is_clear = true;
-        for some in self.cache()?.tombstones_in(dir).chunks(REMOVAL_STREAMS) {
+        for some in self.cache.need()?.tombstones_in(dir).chunks(REMOVAL_STREAMS) {
             if Instant::now() > until {
                 return Ok(PeerReply::Ready(false));
             }
@@ -416,7 +376,7 @@ impl Node {
             for one in some {
                 let (this, tombstone) = (Rc::clone(self), one.clone());
                 removals.push(tokio::task::spawn_local(async move {
-                    this.remove_buried(this.cache()?, &tombstone, true).await
+                    this.remove_buried(this.cache.need()?, &tombstone, true).await
                 }));
             }
             for removal in removals {
@@ -436,5 +396,49 @@ pub(crate) fn version_at(
         Ok(meta) => Ok(Some(version_of(&meta))),
         Err(TierError::Missing { .. } | TierError::NotObject { .. }) => Ok(None),
         Err(error) => Err(error),
+    }
+}
+
+impl CacheArea {
+    /// Home: the name is about to go. Nothing is flushed to it until that is done, or a while has
+    /// passed. A version that is being committed just now is the one that was sent.
+    pub(crate) fn unlink(&self, ino: InodeId) -> Result<PeerReply, Refused> {
+        let cache = self.need()?;
+        let active = cache.active(ino);
+        active.changed();
+        active.held_until.set(Some(Instant::now() + CACHE_HOLD));
+        let record = cache.record(ino).filter(|record| !record.is_nameless);
+        let shown = record.as_ref().map(shown).unwrap_or_default();
+        active.told.set(Some(shown));
+        Ok(PeerReply::Shown(shown))
+    }
+
+    /// Home: whether the file has this name, `None` when it has another one now under which the tier does
+    /// not have it yet; what the tier has under it is the file's own then. Waits
+    /// for what is on its way to the tier.
+    pub(crate) async fn still_named(
+        &self,
+        ino: InodeId,
+        path: &[u8],
+        shown: Shown,
+    ) -> Result<PeerReply, Refused> {
+        let cache = self.need()?;
+        let _held = cache.publishing.lock(ino).await;
+        let is_named = self.meta.inode(ino).is_ok_and(|inode| inode.nlink > 0)
+            && cache.record(ino).is_some_and(|record| record.path == path);
+        if is_named {
+            cache.update(ino, |record| {
+                if record.version.is_none() {
+                    record.version = shown.version.map(stored_version);
+                    let sent = shown.sent.map(|(size, at)| (size, stored_time(at)));
+                    record.sent = record.sent.or(sent);
+                }
+            })?;
+        }
+        // Under another name, in whichever directory, it has to be in the tier before this one goes.
+        let is_coming = cache
+            .record(ino)
+            .is_some_and(|record| !record.state.is_safe() && is_waited_for(record.errno));
+        Ok(PeerReply::Outcome(if !is_named && is_coming { None } else { Some(is_named) }))
     }
 }

@@ -28,7 +28,8 @@ use super::object_moves::as_told_now;
 use super::paths::key;
 use super::{Cache, tier_refused, version_of};
 use crate::acl::{AclChange, acl_names, acl_value};
-use crate::node::{Node, libc_errno};
+use crate::node::Node;
+use crate::refusals::libc_errno;
 
 /// So often the tier is asked for a file whose name changes meanwhile.
 const TRIES: u32 = 8;
@@ -136,7 +137,7 @@ impl Bearer<'_> {
             return Ok(self.inode.clone());
         }
         let lists = lists_among(self.all().await?)?;
-        self.node.change_inode(self.inode.ino, |inode| {
+        self.node.meta.change_inode(self.inode.ino, |inode| {
             if is_unknown(inode) {
                 learn(inode, lists);
             }
@@ -269,19 +270,6 @@ fn learn(inode: &mut Inode, (mut access, default): Lists) {
     inode.acls = Acls { access, default, in_tier: false }.kept();
 }
 
-impl Node {
-    /// Home, before the file leaves the version behind that it was made from: the ledger knows all that it has. With
-    /// `publishing` held.
-    pub(super) async fn detach_xattrs(&self, cache: &Cache, ino: InodeId) -> Result<(), Refused> {
-        let keeps = keeps_any(&*cache.tier);
-        let record = cache.record(ino).filter(|record| keeps && record.has_xattrs_of_version());
-        let Some(record) = record else { return Ok(()) };
-        let all = PendingXattrs::all(xattrs_by(cache, &record).await?);
-        check_room(&all)?;
-        cache.update(ino, |record| record.xattrs = all)
-    }
-}
-
 /// Of what the ledger and, where that says so, the tier know.
 async fn xattrs_by(cache: &Cache, record: &LedgerRecord) -> Result<Xattrs, Refused> {
     let below = match record.has_xattrs_of_version() {
@@ -343,4 +331,17 @@ fn change_object(
     change.make(tier, key)?;
     let after = as_told_now(tier, key, before).map_err(|error| tier_refused(&error))?;
     Ok(version_of(&after))
+}
+
+impl Cache {
+    /// Home, before the file leaves the version behind that it was made from: the ledger knows all that it has. With
+    /// `publishing` held.
+    pub(crate) async fn detach_xattrs(&self, ino: InodeId) -> Result<(), Refused> {
+        let keeps = keeps_any(&*self.tier);
+        let record = self.record(ino).filter(|record| keeps && record.has_xattrs_of_version());
+        let Some(record) = record else { return Ok(()) };
+        let all = PendingXattrs::all(xattrs_by(self, &record).await?);
+        check_room(&all)?;
+        self.update(ino, |record| record.xattrs = all)
+    }
 }

@@ -14,7 +14,7 @@ use crate::node::Node;
 impl Node {
     /// Home: flushes one file now, unless somebody has it open for writing; how far it is.
     pub(crate) async fn flush_now(self: &Rc<Self>, ino: InodeId) -> Result<Flushed, Refused> {
-        let cache = self.cache()?;
+        let cache = self.cache.need()?;
         if cache.state(ino).is_none_or(FileState::is_safe) {
             return Ok(Flushed::Durable);
         }
@@ -33,7 +33,7 @@ impl Node {
         ino: InodeId,
         round: Option<u64>,
     ) -> Result<PeerReply, Refused> {
-        let cache = self.cache()?;
+        let cache = self.cache.need()?;
         let active = cache.active(ino);
         let round = round.unwrap_or_else(|| active.round.get() + 1);
         let until = Instant::now() + FETCH_WAIT;

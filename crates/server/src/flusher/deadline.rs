@@ -67,7 +67,7 @@ impl Node {
 
     /// For `hayase status`.
     pub(crate) fn cache_status(&self) -> Option<Box<CacheStatus>> {
-        let cache = self.cache.as_ref()?;
+        let cache = self.cache.get()?;
         let (dirty_bytes, rate) = (self.dirty_bytes(cache), cache.traffic.rate());
         let sent_bytes = Self::sent_bytes(cache).min(dirty_bytes);
         let mut left = cache.records_where(|record| !record.state.is_safe());
@@ -108,11 +108,10 @@ impl Node {
             room = less;
             let bytes = match record.layout {
                 Layout::Whole => {
-                    let part =
-                        self.parts.get(crate::peer_service::inode::whole_part(record.ino, 0));
+                    let part = self.data.parts.get(crate::convert::whole_part(record.ino, 0));
                     part.and_then(|part| part.stat()).ok().map(|stat| stat.size)
                 }
-                _ => self.inode(record.ino).ok().map(|inode| inode.size),
+                _ => self.meta.inode(record.ino).ok().map(|inode| inode.size),
             };
             lines.push(CacheLine {
                 path: record.path.clone(),

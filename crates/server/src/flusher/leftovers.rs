@@ -10,8 +10,8 @@ use std::rc::Rc;
 use hayase_store::LedgerRecord;
 use hayase_tier::Tier;
 
+use crate::cache::area::CacheArea;
 use crate::cache::order::directory_of;
-use crate::node::Node;
 
 /// Directories in which uploads of `records` may have been cut off.
 pub(crate) fn directories<'a>(
@@ -37,17 +37,17 @@ pub(crate) fn sweep(tier: &dyn Tier, directories: &BTreeSet<Vec<u8>>) -> usize {
     removed
 }
 
-impl Node {
+impl CacheArea {
     /// Once, beside the first flushes: those have names of their own.
-    pub(super) fn sweep_leftovers(self: &Rc<Self>) {
-        let Some(cache) = &self.cache else { return };
+    pub(crate) fn sweep_leftovers(self: &Rc<Self>) {
+        let Some(cache) = self.get() else { return };
         let directories = cache.cut_off.take();
         if directories.is_empty() || !cache.tier.capabilities().owned {
             return;
         }
         let this = Rc::clone(self);
         tokio::task::spawn_local(async move {
-            let Some(cache) = &this.cache else { return };
+            let Some(cache) = this.get() else { return };
             match cache.ask_tier(move |tier| Ok(sweep(tier, &directories))).await {
                 Ok(0) => {}
                 Ok(removed) => tracing::info!(removed, "uploads that a kill cut off are removed"),

@@ -10,8 +10,8 @@ use hayase_layout::InodeId;
 
 use super::policy::{Candidate, next};
 use crate::cache::Cache;
+use crate::cache::area::CacheArea;
 use crate::limits::{FLUSH_LOOK, FLUSH_LOOK_FILES, FLUSH_REST};
-use crate::node::Node;
 
 /// What one look at files that are left says of the next one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -66,10 +66,10 @@ impl Cache {
     }
 }
 
-impl Node {
+impl CacheArea {
     /// Somebody asks for something: the flusher looks at least once after that.
     pub(crate) fn stir_flusher(&self) {
-        if let Some(cache) = self.cache.as_ref().filter(|cache| cache.flusher_rests.get()) {
+        if let Some(cache) = self.get().filter(|cache| cache.flusher_rests.get()) {
             cache.work.notify_one();
         }
     }

@@ -22,7 +22,8 @@ use crate::cache::order::{directory_of, is_waited_for};
 use crate::cache::paths::key;
 use crate::cache::tombstones::version_at;
 use crate::limits::{CACHE_MEMO_MAX, CLOSE_GRACE, FLUSH_LOOK};
-use crate::node::{Node, libc_errno, unexpected};
+use crate::node::Node;
+use crate::refusals::{libc_errno, unexpected};
 
 /// How far the servers are with what comes before the removals of one directory.
 #[derive(Clone, Default)]
@@ -53,16 +54,16 @@ impl Node {
         let name = name.unwrap_or(&tombstone.path[dir.len()..]).to_vec();
         let place = Place { parent: buried.parent, name };
         // Who is removing or renaming it has the name in hand, and comes to an end first.
-        drop(self.hold_name(&place).await?);
+        drop(self.names.hold_name(&place).await?);
         let Some(is_named) = self.has_name_again(tombstone, buried).await? else {
             // What is hidden may be the last version that the tier has of it.
             if now {
                 let flush = CacheRequest::Flush { ino: buried.ino };
-                self.ask(buried.ino.home(), flush).await?;
+                self.rpc.ask(buried.ino.home(), flush).await?;
             }
             return Ok(false);
         };
-        let bound = self.bound(&place)?.map(|found| found.ino);
+        let bound = self.meta.bound(&place)?.map(|found| found.ino);
         if is_named && bound == Some(buried.ino) {
             cache.unbury(tombstone); // It was not removed after all, or came back.
             return Ok(true);
@@ -151,7 +152,7 @@ impl Node {
     ) -> Result<Settling, Refused> {
         let asked = cache.last_tombstone.get().max(number.0);
         let asked_at = Some(Instant::now());
-        let all = self.all_servers().map(|server| (server, None)).collect();
+        let all = self.rpc.all().map(|server| (server, None)).collect();
         let waits_for = self.not_settled(dir, all, true).await?.unwrap_or_default();
         Ok(Settling { asked, asked_at, waits_for, ..known })
     }
@@ -168,7 +169,7 @@ impl Node {
         let mut asked = Vec::new();
         for (server, before) in servers {
             let request = CacheRequest::Settled { path: dir.to_vec(), before, with_open };
-            asked.push((server, tokio::task::spawn_local(self.ask(server, request))));
+            asked.push((server, tokio::task::spawn_local(self.rpc.ask(server, request))));
         }
         let mut left = Vec::new();
         for (server, answer) in asked {
@@ -190,7 +191,7 @@ impl Node {
         before: Option<Moment>,
         with_open: bool,
     ) -> Result<PeerReply, Refused> {
-        let cache = self.cache()?;
+        let cache = self.cache.need()?;
         let at = before.unwrap_or_else(|| self.moment(cache));
         let order = cache.order.borrow();
         // Of an earlier start nobody knows what was removed since.
@@ -223,5 +224,11 @@ impl Node {
         is_on_its_way
             && cache.active(ino).taken_since.get().is_none()
             && (with_open || !self.has_writers(ino))
+    }
+
+    /// Whether some node has it open for writing, or some program by MPI-IO.
+    pub(crate) fn has_writers(&self, ino: InodeId) -> bool {
+        let is_open_by_mpi = |cache: &Cache| cache.is_open_by_mpi(ino);
+        self.homes.has_writers(ino) || self.cache.of(ino).is_some_and(is_open_by_mpi)
     }
 }

@@ -21,7 +21,7 @@ use crate::cache::order::{directory_of, is_waited_for};
 use crate::cache::paths::key;
 use crate::cache::tier_refused;
 use crate::cache::tombstones::version_at;
-use crate::node::libc_errno;
+use crate::refusals::libc_errno;
 
 mod file;
 mod left;

@@ -17,12 +17,13 @@ use hayase_store::{LedgerRecord, Part, PartStat, Parts};
 use hayase_wire::message::{PAYLOAD_BYTES_MAX, Refused};
 
 use crate::convert::part_refused;
+use crate::convert::{is_missing, whole_part};
 use crate::files::Known;
 use crate::limits::FLUSH_BYTES;
-use crate::node::{Node, libc_errno};
+use crate::node::Node;
 use crate::node_service::Attempt;
-use crate::peer_service::inode::{is_missing, whole_part};
 use crate::recorded::Shown;
+use crate::refusals::libc_errno;
 
 /// Where the bytes of a version come from.
 pub(crate) enum Source {
@@ -164,7 +165,7 @@ pub(super) fn stat_of(inode: &Inode) -> PartStat {
 impl Node {
     /// As the names say, which the ledger follows; it outlives a file that nobody had synced.
     pub(super) fn layout_for_flush(&self, record: &LedgerRecord) -> Layout {
-        self.inode(record.ino).map_or_else(|_| record.layout.clone(), |inode| inode.layout)
+        self.meta.inode(record.ino).map_or_else(|_| record.layout.clone(), |inode| inode.layout)
     }
 
     /// What is read for a flush: of a part that somebody may go on writing, a snapshot. A striped file's parts are durable
@@ -175,21 +176,21 @@ impl Node {
         is_written: bool,
     ) -> Result<Source, Refused> {
         if let Layout::Striped { stripe, servers } = layout {
-            let inode = self.spread_inode(ino)?;
+            let inode = self.meta.spread_inode(ino)?;
             // Its size and time here are of bytes that are in the parts by now.
             let source = SpreadSource::of(&inode, stripe.get(), servers.len());
             self.sync_parts(&inode, false).await?;
-            self.names_durable().await?;
+            self.meta.durable().await?;
             return Ok(Source::Spread(source));
         }
         if let Layout::Recorded { .. } = layout {
             return self.recorded_source(ino).await.map(Source::Recorded);
         }
-        let part = part_of(&self.parts, ino)?;
+        let part = part_of(&self.data.parts, ino)?;
         if !is_written {
             return PartSource::still(part).map(Source::Here);
         }
-        self.disk.run(move || PartSource::as_it_stands(part)).await.map(Source::Here)
+        self.data.disk.run(move || PartSource::as_it_stands(part)).await.map(Source::Here)
     }
 
     /// Size and times of a file of this home as they are now.
@@ -199,18 +200,18 @@ impl Node {
     ) -> Result<PartStat, Refused> {
         match layout {
             Layout::Striped { .. } | Layout::Recorded { .. } => {
-                Ok(stat_of(&self.spread_inode(ino)?))
+                Ok(stat_of(&self.meta.spread_inode(ino)?))
             }
-            _ => part_of(&self.parts, ino)?.stat().map_err(part_refused),
+            _ => part_of(&self.data.parts, ino)?.stat().map_err(part_refused),
         }
     }
 
     async fn recorded_source(self: &Rc<Self>, ino: InodeId) -> Result<RecordedSource, Refused> {
         let overtaken =
             || Refused::because(libc_errno::EAGAIN, "it changed while it was looked at");
-        self.spread_inode(ino)?;
+        self.meta.spread_inode(ino)?;
         let shown = self.shown(ino).await?.ok_or_else(overtaken)?;
-        let inode = self.spread_inode(ino)?;
+        let inode = self.meta.spread_inode(ino)?;
         match inode.trunc_epoch == shown.trunc_epoch {
             true => {
                 self.recorded.refuse_broken(ino, shown.trunc_epoch)?;
@@ -219,17 +220,6 @@ impl Node {
             }
             false => Err(overtaken()),
         }
-    }
-
-    /// The ledger outlives a power cut that took the file itself, which nobody had synced.
-    fn spread_inode(&self, ino: InodeId) -> Result<Inode, Refused> {
-        self.inode(ino).map_err(|refused| match refused.errno {
-            libc_errno::ESTALE => {
-                let why = "it was lost with the power of the node, before fsync(2)";
-                Refused::because(libc_errno::ENODATA, why)
-            }
-            _ => refused,
-        })
     }
 
     /// The bytes of a file on several nodes from `offset` on, [`FLUSH_BYTES`] at most; fewer where it became shorter,

@@ -19,13 +19,14 @@ use tokio::time::Instant;
 
 use crate::cache::Cache;
 use crate::convert::part_refused;
+use crate::convert::whole_part;
 use crate::limits::{
     DIRTY_COST, DIRTY_FRESH, DIRTY_HIGH_PERCENT, DIRTY_LOW_PERCENT, EVICT_AT_ONCE, FETCH_PAUSE,
     FILL_BYTES_PER_SECOND, FLUSH_LOOK_FILES, FLUSH_REST, ROOM_LEFT, ROOM_WAIT, SPACE_HIGH_PERCENT,
     SPACE_LOW_PERCENT, WRITE_WAIT,
 };
-use crate::node::{Node, libc_errno};
-use crate::peer_service::inode::whole_part;
+use crate::node::Node;
+use crate::refusals::libc_errno;
 
 /// Above the high mark until the low one is reached.
 #[derive(Default)]
@@ -54,7 +55,7 @@ impl Node {
         let bytes_of = |ino: InodeId| match self.spread_here(cache, ino) {
             Some((size, width)) => size / width,
             None => {
-                let part = self.parts.get(whole_part(ino, 0));
+                let part = self.data.parts.get(whole_part(ino, 0));
                 part.and_then(|part| part.stat()).map_or(0, |stat| stat.size)
             }
         };
@@ -67,11 +68,11 @@ impl Node {
 
     /// Waits while too much here is not in the tier yet; not for ever.
     pub(crate) async fn wait_for_room(self: &Rc<Self>) -> Result<(), Refused> {
-        let cache = self.cache()?;
+        let cache = self.cache.need()?;
         let until = Instant::now() + ROOM_WAIT;
         let marks = (DIRTY_LOW_PERCENT, DIRTY_HIGH_PERCENT);
         while Instant::now() < until {
-            let total = self.usage_here().total;
+            let total = self.data.usage.here().total;
             if !cache.dirty_mark.is_full(self.dirty_bytes(cache), total, marks) {
                 break;
             }
@@ -84,12 +85,12 @@ impl Node {
     /// Before `len` bytes are written into a file of the area: copies make room where there is none, and
     /// who writes faster than the tier takes waits, for [`WRITE_WAIT`] at most.
     pub(crate) async fn room_for_write(self: &Rc<Self>, ino: InodeId, len: u64) {
-        let Some(cache) = self.cached(ino) else { return };
+        let Some(cache) = self.cache.of(ino) else { return };
         let until = Instant::now() + WRITE_WAIT;
         let marks = (DIRTY_LOW_PERCENT, DIRTY_HIGH_PERCENT);
         loop {
             // What was known a moment ago, a fast writer has filled since.
-            let usage = self.usage_now();
+            let usage = self.data.usage.now();
             let is_tight = usage.free < len.saturating_add(usage.total / ROOM_LEFT);
             let is_behind = cache.dirty_mark.is_full(self.dirty_bytes(cache), usage.total, marks);
             if !is_tight && !is_behind || Instant::now() >= until {
@@ -121,8 +122,8 @@ impl Node {
 
     /// Lets copies go while the area is fuller than it should be; whether some did.
     pub(crate) async fn give_room_back(self: &Rc<Self>) -> bool {
-        let Some(cache) = &self.cache else { return false };
-        let usage = self.usage_here();
+        let Some(cache) = self.cache.get() else { return false };
+        let usage = self.data.usage.here();
         let used = usage.total - usage.free.min(usage.total);
         let marks = (SPACE_LOW_PERCENT, SPACE_HIGH_PERCENT);
         cache.space_mark.is_full(used, usage.total, marks) && self.give_copies_up(cache).await > 0
@@ -137,7 +138,7 @@ impl Node {
         if !self.homes.is_written() {
             return None;
         }
-        let usage = self.usage_here();
+        let usage = self.data.usage.here();
         let used = usage.total - usage.free.min(usage.total);
         let left = (usage.total / 100 * SPACE_HIGH_PERCENT).saturating_sub(used);
         Some(Duration::from_secs_f64(left as f64 / FILL_BYTES_PER_SECOND))
@@ -174,7 +175,7 @@ impl Node {
 
     /// Home: gives the room of a file back that the tier has and nobody has open. `EALREADY` where it has none.
     pub(crate) async fn evict(self: &Rc<Self>, ino: InodeId) -> Result<PeerReply, Refused> {
-        let cache = self.cache()?;
+        let cache = self.cache.need()?;
         let Some(state) = cache.state(ino) else { return Ok(PeerReply::Ready(true)) };
         if !state.is_safe() {
             return Err(Refused::because(libc_errno::EAGAIN, "the tier does not have it yet"));
@@ -195,14 +196,15 @@ impl Node {
         if !is_free {
             return Ok(PeerReply::Ready(false));
         }
-        if matches!(self.inode(ino)?.layout, Layout::Striped { .. } | Layout::Recorded { .. }) {
+        if matches!(self.meta.inode(ino)?.layout, Layout::Striped { .. } | Layout::Recorded { .. })
+        {
             self.evict_spread(cache, ino).await?;
             return Ok(PeerReply::Ready(true));
         }
         // In this order: a part that the ledger does not speak of is thrown away at the next start.
         cache.update(ino, |record| record.state = FileState::InTier)?;
-        self.parts.remove(whole_part(ino, 0)).map_err(part_refused)?;
-        self.usage_changed();
+        self.data.parts.remove(whole_part(ino, 0)).map_err(part_refused)?;
+        self.data.usage.changed();
         Ok(PeerReply::Ready(true))
     }
 }

@@ -30,7 +30,7 @@ impl Node {
             }
             _ => return None,
         };
-        let size = self.inode(ino).map_or(record.bytes, |inode| inode.size);
+        let size = self.meta.inode(ino).map_or(record.bytes, |inode| inode.size);
         Some((size, width.max(1) as u64))
     }
 
@@ -41,13 +41,13 @@ impl Node {
         ino: InodeId,
     ) -> Result<(), Refused> {
         cache.update(ino, |record| record.state = FileState::InTier)?;
-        self.ledger_durable(cache).await?;
+        cache.ledger_durable().await?;
         self.only_in_tier_again(cache, ino).await
     }
 
     /// Evictions that were cut short, before anybody is served.
     pub(crate) async fn finish_evictions(self: &Rc<Self>) {
-        let Some(cache) = &self.cache else { return };
+        let Some(cache) = self.cache.get() else { return };
         let is_half = |record: &hayase_store::LedgerRecord| {
             record.state == FileState::InTier && record.layout != Layout::Whole
         };
@@ -64,11 +64,11 @@ impl Node {
         cache: &Cache,
         ino: InodeId,
     ) -> Result<(), Refused> {
-        let before = self.inode(ino)?;
+        let before = self.meta.inode(ino)?;
         let is_spread = matches!(before.layout, Layout::Striped { .. } | Layout::Recorded { .. });
         if is_spread {
             // What somebody still knows of the parts is refused.
-            self.change_inode(ino, |inode| {
+            self.meta.change_inode(ino, |inode| {
                 // Parts of whole files of this area have epoch 0.
                 (inode.layout, inode.layout_epoch) = (Layout::Whole, 0);
                 inode.trunc_epoch += 1;
@@ -79,7 +79,7 @@ impl Node {
         if let Layout::Striped { servers, .. } = &before.layout {
             self.remove_stripes(ino, before.layout_epoch, servers)?;
         }
-        self.names_durable().await?;
+        self.meta.durable().await?;
         if let Layout::Recorded { container } = before.layout {
             // Who is killed before it is gone finds it at the next start.
             self.remove_container_later(container);
@@ -97,12 +97,12 @@ impl Node {
         for (server, index) in servers.iter().copied().zip(0..) {
             let part = PartRef { ino, layout_epoch, index };
             if server == self.me {
-                self.remove_part(part)?;
+                self.data.remove(part)?;
                 continue;
             }
             let this = Rc::clone(self);
             tokio::task::spawn_local(async move {
-                if let Err(error) = this.ask(server, PartRequest::Remove { part }).await {
+                if let Err(error) = this.rpc.ask(server, PartRequest::Remove { part }).await {
                     tracing::warn!(%server, %error, "a part could not be removed");
                 }
             });

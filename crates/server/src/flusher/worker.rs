@@ -18,13 +18,14 @@ use crate::cache::object_moves::conflict_paths;
 use crate::cache::paths::key;
 use crate::cache::{Cache, Stood, stored_version, system_time};
 use crate::convert::stored_time;
+use crate::convert::whole_part;
 use crate::limits::{
     DEADLINE_RESERVE, FILE_TIMES_GRAIN, FLUSH_BUSY_REQUESTS, FLUSH_LOOK, FLUSH_LOOK_FILES,
     FLUSH_RETRY_FIRST, FLUSH_RETRY_MAX, FLUSH_STREAMS, FLUSH_STREAMS_JOB, REMOVAL_STREAMS,
 };
-use crate::node::{Node, libc_errno};
+use crate::node::Node;
 use crate::peer_service::durable_files::Asking;
-use crate::peer_service::inode::whole_part;
+use crate::refusals::libc_errno;
 
 /// How a flush ended without an error.
 enum Outcome {
@@ -42,16 +43,16 @@ enum Outcome {
 impl Node {
     /// Flushes for as long as the server lives.
     pub(crate) async fn keep_flushing(self: Rc<Self>) {
-        let Some(cache) = &self.cache else { return };
-        self.grace.over().await;
-        self.sweep_leftovers();
+        let Some(cache) = self.cache.get() else { return };
+        self.rpc.grace.over().await;
+        self.cache.sweep_leftovers();
         let streams = streams_of_node(FLUSH_STREAMS, FLUSH_STREAMS_JOB, self.servers);
-        let mut requests = self.counters.requests.get();
+        let mut requests = self.activity.counts().requests;
         let (mut looked_at, mut looked_at_removed) = (InodeId(0), InodeId(0));
         let mut pause = Some(FLUSH_LOOK);
         loop {
             let is_woken = cache.sleep(pause).await;
-            let asked = self.counters.requests.get();
+            let asked = self.activity.counts().requests;
             // Woken by work, too little time has passed to tell.
             let is_busy = !is_woken && asked - requests > FLUSH_BUSY_REQUESTS;
             let is_quiet = !is_woken && asked == requests;
@@ -147,7 +148,7 @@ impl Node {
         cache.traffic.removing.set(cache.traffic.removing.get() + 1);
         let this = Rc::clone(self);
         tokio::task::spawn_local(async move {
-            let Some(cache) = &this.cache else { return };
+            let Some(cache) = this.cache.get() else { return };
             let active = cache.active(number);
             let removed = this.remove_buried(cache, &tombstone, false).await;
             active.is_flushing.set(false);
@@ -163,7 +164,7 @@ impl Node {
     }
 
     async fn flush_counted(self: Rc<Self>, ino: InodeId, as_it_stands: bool) {
-        let Some(cache) = &self.cache else { return };
+        let Some(cache) = self.cache.get() else { return };
         let active = cache.active(ino);
         let result = self.flush(cache, ino, as_it_stands).await;
         active.is_flushing.set(false);
@@ -211,7 +212,7 @@ impl Node {
             FileState::Removed => (FileState::Removed, refused.errno),
             _ => (FileState::Failed, refused.errno),
         };
-        let is_broken = record.is_broken || self.parts.has_failed(whole_part(ino, 0));
+        let is_broken = record.is_broken || self.data.parts.has_failed(whole_part(ino, 0));
         if let Err(error) = cache.put(LedgerRecord { state, errno, attempts, is_broken, ..record })
         {
             tracing::error!(%path, %error, "the ledger");
@@ -249,7 +250,7 @@ impl Node {
         // Before the first look at its bytes: whoever writes it may do so, and close it, at any moment
         // from here on. A mapping is no open, and goes on being written without one.
         let is_written = as_it_stands && (self.has_writers(ino) || !self.probe_part(ino).await);
-        let begin = system_time(stored_time(self.now()));
+        let begin = system_time(stored_time(self.meta.now()));
         let layout = self.layout_for_flush(&record);
         let is_recorded = matches!(layout, Layout::Recorded { .. });
         // Published in, or made whole: its parts may be gone.
@@ -278,7 +279,7 @@ impl Node {
             // Before another mark takes its place.
             Some(earlier) if earlier != mark => {
                 let _held = cache.publishing.lock(ino).await;
-                self.adopt_sent(cache, ino).await?;
+                cache.adopt_sent(ino).await?;
                 let is_still = active.generation.get() == generation;
                 match cache.record(ino).filter(|record| is_still && !record.state.is_safe()) {
                     Some(record) => record,
@@ -300,7 +301,7 @@ impl Node {
         // somebody else's version.
         let mode = gather::mode_of(&*cache.tier, &record);
         let sending = self.send(cache, ino, source, &path, mode);
-        let (sent, marked) = tokio::join!(sending, self.ledger_durable(cache));
+        let (sent, marked) = tokio::join!(sending, cache.ledger_durable());
         let sent = match sent {
             Err(_) if is_overtaken() => return Ok(Outcome::Overtaken),
             sent => sent?,
@@ -348,7 +349,7 @@ impl Node {
             // Bytes that were sent and not synced: after a power cut the part may have some of them, and is no version.
             record.synced = record.synced.filter(|synced| synced.ctime >= as_sent.ctime);
         })?;
-        self.ledger_durable(cache).await?;
+        cache.ledger_durable().await?;
         if is_last {
             return Ok(Outcome::Durable);
         }
@@ -427,7 +428,7 @@ impl Node {
             if self.check_name_of(cache, ino).await? != NameCheck::Own {
                 return cache.not_flushing(ino);
             }
-            let inode = self.inode(ino)?;
+            let inode = self.meta.inode(ino)?;
             let Some((parent, name)) = inode.name else { return Ok(()) };
             let from = Place { parent, name: name.clone() };
             if let Some(version) = self.claimed_at(&from, ino).await? {
@@ -443,10 +444,10 @@ impl Node {
             while let Some(name) = names.next() {
                 let to = Place { parent, name };
                 let path = self.tier_path_of(&to).await?;
-                let (coordinator, no_replace) = (self.shard_of(parent, &to.name), true);
+                let (coordinator, no_replace) = (self.names.shard_of(parent, &to.name), true);
                 let from = from.clone();
                 let rename = NameRequest::Rename { from, to, no_replace, once: None };
-                match self.ask(coordinator, rename).await {
+                match self.rpc.ask(coordinator, rename).await {
                     // Another version of this file is kept there.
                     Err(refused) if refused.errno == libc_errno::EEXIST => {
                         if names.peek().is_none() {

@@ -3,20 +3,18 @@
 use std::rc::Rc;
 
 use hayase_layout::InodeId;
-use hayase_store::LedgerRecord;
 use hayase_wire::message::{CacheRequest, Flushed, NodeReply, PeerReply, Refused};
 
 use super::Served;
-use crate::flusher::verify::checksum_line;
-use crate::limits::CHECKSUMS_PAGE;
-use crate::node::{Node, libc_errno, unexpected};
+use crate::node::Node;
+use crate::refusals::{libc_errno, unexpected};
 use crate::settings::DurableAt;
 
 impl Node {
     /// How far the flush of a file is; begins it where nothing stands against it.
     pub(super) async fn flush_file(self: &Rc<Self>, ino: InodeId) -> Result<Flushed, Refused> {
         check_cached(ino)?;
-        match self.ask(ino.home(), CacheRequest::Flush { ino }).await? {
+        match self.rpc.ask(ino.home(), CacheRequest::Flush { ino }).await? {
             PeerReply::Flushed(flushed) => Ok(flushed),
             other => Err(unexpected(&other)),
         }
@@ -25,13 +23,13 @@ impl Node {
     /// fsync(2) where it promises that the tier has the bytes: waits for that, and tells why it can
     /// not be.
     pub(super) async fn sync_to_tier(self: &Rc<Self>, ino: InodeId) -> Result<(), Refused> {
-        let is_asked = self.cached(ino).is_some_and(|cache| cache.durable_at == DurableAt::Tier);
+        let is_asked = self.cache.of(ino).is_some_and(|cache| cache.durable_at == DurableAt::Tier);
         if !is_asked {
             return Ok(());
         }
         let mut wanted = None;
         loop {
-            match self.ask(ino.home(), CacheRequest::Sync { ino, round: wanted }).await? {
+            match self.rpc.ask(ino.home(), CacheRequest::Sync { ino, round: wanted }).await? {
                 PeerReply::Flushed(Flushed::Durable) => return Ok(()),
                 PeerReply::Flushed(Flushed::Failed { errno, .. }) => {
                     return Err(Refused::new(errno));
@@ -42,22 +40,9 @@ impl Node {
         }
     }
 
-    /// Versions in the tier whose bytes came from here, by inode: a page of them, `most` at most.
-    pub(super) fn checksums(&self, after: u64, most: u16) -> Served {
-        let cache = self.cache()?;
-        let line = |record: &LedgerRecord| {
-            let mut line = checksum_line(record)?;
-            // The tier may have its next version before the ledger knows of it.
-            line.checksum = line.checksum.filter(|_| !cache.publishing.is_locked(&record.ino));
-            Some(line)
-        };
-        let most = usize::from(most).min(CHECKSUMS_PAGE);
-        Ok(NodeReply::Checksums(cache.page_of(InodeId(after), most, line)))
-    }
-
     pub(super) async fn evict_file(self: &Rc<Self>, ino: InodeId) -> Served {
         check_cached(ino)?;
-        match self.ask(ino.home(), CacheRequest::Evict { ino }).await? {
+        match self.rpc.ask(ino.home(), CacheRequest::Evict { ino }).await? {
             PeerReply::Ready(true) => Ok(NodeReply::Done),
             PeerReply::Ready(false) => Err(Refused::because(libc_errno::EBUSY, "it is open")),
             other => Err(unexpected(&other)),

@@ -20,10 +20,11 @@ use super::NodeAnswer;
 use crate::acl::{self, inherit};
 use crate::clients::Process;
 use crate::convert;
-use crate::given_up::given_up;
-use crate::kept_names::Here;
 use crate::limits::CREATE_TRIES;
-use crate::node::{Node, check_name, libc_errno, unexpected};
+use crate::names::given_up::given_up;
+use crate::names::kept_names::Here;
+use crate::node::Node;
+use crate::refusals::{check_name, libc_errno, unexpected};
 use crate::request::Visit;
 
 enum Made {
@@ -41,17 +42,17 @@ impl Node {
         once: Option<OnceId>,
     ) -> Result<NodeAnswer, Refused> {
         check_name(&node.name)?;
-        self.refuse_cache_name(node.parent, &node.name)?;
+        self.cache.refuse_name(node.parent, &node.name)?;
         let node = self.know_parent(node).await?;
-        self.end_sole_maker(node.parent, Some(process.id)).await;
+        self.names.end_sole_maker(node.parent, Some(process.id)).await;
         let (open, parent) = (node.open, node.parent);
         let (mut entry, new) = self.make_or_find(process, &node, once).await?;
         if new {
-            self.directories.changed_here(parent, self.now());
+            self.names.directories.changed_here(parent, self.meta.now());
             // Only the home itself knows when somebody else comes to make names in a directory.
             entry.grants.cache = entry.attr.kind == FileKind::Directory
                 && entry.attr.ino.home() == self.me
-                && self.grant_names(entry.attr.ino, process);
+                && self.names.grant(entry.attr.ino, process);
         }
         let (opened, descriptor) = match open {
             Some(open) if entry.attr.kind == FileKind::Regular => {
@@ -82,7 +83,7 @@ impl Node {
             return Ok(node);
         }
         let (policy, acls) = match node.parent.home() == self.me {
-            true => self.inode(node.parent).map(|inode| (inode.policy, inode.acls))?,
+            true => self.meta.inode(node.parent).map(|inode| (inode.policy, inode.acls))?,
             false => {
                 self.entry(node.parent).await.map(|found| (found.attr.policy, found.attr.acls))?
             }
@@ -98,7 +99,7 @@ impl Node {
     /// Of a directory that was taken from a tier, of whose lists its home does not know yet.
     async fn default_list(self: &Rc<Self>, dir: InodeId) -> Result<Option<Box<Acls>>, Refused> {
         let name = DEFAULT_NAME.to_vec();
-        match self.ask(dir.home(), InodeRequest::GetXattr { ino: dir, name }).await {
+        match self.rpc.ask(dir.home(), InodeRequest::GetXattr { ino: dir, name }).await {
             Ok(PeerReply::Value(value)) => {
                 let default = Acl::parse(&value).map_err(acl::refused)?;
                 Ok(Acls { default, ..Acls::default() }.kept())
@@ -146,7 +147,7 @@ impl Node {
     async fn made_before(self: &Rc<Self>, node: &NewNode, ino: InodeId) -> Result<Entry, Refused> {
         match self.entry(ino).await {
             Err(refused) if refused.errno == libc_errno::ESTALE => {
-                let inode = Inode { nlink: 0, ..self.new_record(node, Layout::None, ino) };
+                let inode = Inode { nlink: 0, ..self.meta.new_record(node, Layout::None, ino) };
                 Ok(Entry { attr: convert::attr_of_record(&inode), grants: Grants::NONE })
             }
             other => other,
@@ -168,7 +169,7 @@ impl Node {
         }
         let (home, layout) = self.place_new(node).await?;
         let request = InodeRequest::Create { node: node.clone(), layout };
-        let ino = match self.ask(home, request).await? {
+        let ino = match self.rpc.ask(home, request).await? {
             PeerReply::Attr { attr, .. } => attr.ino,
             other => return Err(unexpected(&other)),
         };
@@ -177,7 +178,7 @@ impl Node {
         let place = Place { parent: node.parent, name: node.name.clone() };
         let requester = self.node;
         let unnamed = LinkRequest::LinkDec { ino, place, requester, replaced: false };
-        self.ask(home, unnamed).await?;
+        self.rpc.ask(home, unnamed).await?;
         self.finished(home, ino.0);
         opened.attr.nlink = 0;
         opened.grants = Grants::NONE;
@@ -193,8 +194,8 @@ impl Node {
         let (home, layout) = self.place_new(&node).await?;
         let place = Place { parent: node.parent, name: node.name.clone() };
         if home == self.me
-            && self.shard_of(node.parent, &node.name) == self.me
-            && let Here::Yes(_user) = self.enter_names(&place, Visit::Makes, self.node).await?
+            && self.names.shard_of(node.parent, &node.name) == self.me
+            && let Here::Yes(_user) = self.names.enter(&place, Visit::Makes, self.node).await?
         {
             process.once_at.borrow_mut().insert(self.me);
             return self.make_here(&node, layout, &place, once).await;
@@ -218,13 +219,13 @@ impl Node {
     ) -> Result<Option<Made>, Refused> {
         let place = Place { parent: node.parent, name: node.name.clone() };
         let request = InodeRequest::Create { node, layout };
-        let (attr, grants) = match self.ask(home, request).await? {
+        let (attr, grants) = match self.rpc.ask(home, request).await? {
             PeerReply::Attr { attr, grants } => (attr, grants),
             other => return Err(unexpected(&other)),
         };
         let (ino, binding) = (attr.ino, Binding { ino: attr.ino, kind: attr.kind });
         let insert = NameRequest::Insert { place: place.clone(), binding, op: ino.0, once };
-        let named = self.ask_shard(&place, insert).await.map(|(_, reply)| reply);
+        let named = self.names.ask_shard(&place, insert).await.map(|(_, reply)| reply);
         if named == Ok(PeerReply::Bound(binding)) {
             self.finished(home, ino.0);
             return Ok(Some(Made::New(self.received(attr, grants))));
@@ -236,7 +237,7 @@ impl Node {
             }
             return Err(named.expect_err("just seen"));
         }
-        self.ask(home, InodeRequest::Drop { ino }).await?;
+        self.rpc.ask(home, InodeRequest::Drop { ino }).await?;
         match named? {
             PeerReply::Exists(binding) => Ok(Some(Made::Existing(binding.ino))),
             PeerReply::Stale => Ok(None),
@@ -254,23 +255,23 @@ impl Node {
         place: &Place,
         once: Option<OnceId>,
     ) -> Result<Made, Refused> {
-        self.names_disk.keep_up().await;
-        self.names_disk.have_numbers(1).await?;
-        self.may_change_names(place.parent, self.node).await?;
-        let _held = self.hold_name(place).await?;
-        self.hold_dir(place.parent).await?;
-        if let Some(PeerReply::Bound(earlier)) = self.answered(once)? {
+        self.meta.disk.keep_up().await;
+        self.meta.disk.have_numbers(1).await?;
+        self.names.may_change(place.parent, self.node).await?;
+        let _held = self.names.hold_name(place).await?;
+        self.names.hold_dir(place.parent).await?;
+        if let Some(PeerReply::Bound(earlier)) = self.meta.answers.answered(once)? {
             return Ok(Made::Before(earlier.ino));
         }
-        if let Some(existing) = self.bound(place)? {
+        if let Some(existing) = self.meta.bound(place)? {
             return Ok(Made::Existing(existing.ino));
         }
         self.know_path(place.parent).await?;
-        let inode = self.new_inode(node, layout)?;
+        let inode = self.meta.new_inode(node, layout)?;
         self.store_inode(node, &inode, Some(once))?;
-        self.is_there_now(place);
-        self.directories.looked_up(place.clone(), self.node);
-        self.touch_dir(place.parent);
+        self.cache.is_there_now(place);
+        self.names.directories.looked_up(place.clone(), self.node);
+        self.names.touch_dir(place.parent);
         let grants = self.home_attributes(inode.ino, self.node);
         // A file that is opened in the same step is looked at then.
         let attr = match node.open {
@@ -283,14 +284,14 @@ impl Node {
     /// Which server is the home of a new inode, and how its bytes will lie.
     async fn place_new(self: &Rc<Self>, node: &NewNode) -> Result<(ServerId, Layout), Refused> {
         let layout = if node.kind == FileKind::Regular { Layout::Whole } else { Layout::None };
-        let own = self.own_storage();
+        let own = self.rpc.own_storage();
         if node.parent.owner().is_some() {
             return Ok((node.parent.home(), layout));
         }
         // Without a policy a file of the cache area lies whole on one node: the flusher reads it there.
         let in_one = node.parent.is_cached();
         let policy = node.policy.known();
-        let is_roomy = || own == self.me && policy.is_none() && self.is_roomy();
+        let is_roomy = || own == self.me && policy.is_none() && self.data.usage.is_roomy();
         if layout == Layout::None || is_roomy() {
             return Ok((own, layout));
         }

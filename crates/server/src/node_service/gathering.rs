@@ -1,13 +1,15 @@
 //! Small writes that a mount of this node gathers, if nobody but it can see the file.
 
+use crate::refusals::not_now;
 use std::rc::Rc;
 
 use hayase_layout::InodeId;
-use hayase_wire::message::{FileRequest, NodeReply, PeerReply, Refused};
+use hayase_wire::message::{FileRequest, NodeReply, PeerReply};
 
 use super::Served;
 use crate::clients::Process;
-use crate::node::{Node, libc_errno, unexpected};
+use crate::node::Node;
+use crate::refusals::unexpected;
 
 impl Node {
     /// Asks the home whether a mount may gather; other processes of this node, of which the home does not know, are
@@ -26,7 +28,7 @@ impl Node {
         }
         // Before the home is asked: who begins to look meanwhile has it recalled.
         self.clients.begins_to_gather(ino);
-        let answer = match self.ask(ino.home(), FileRequest::Gather { ino, at, len }).await {
+        let answer = match self.rpc.ask(ino.home(), FileRequest::Gather { ino, at, len }).await {
             Ok(PeerReply::Gathering(room)) if may_gather() => {
                 return Ok(NodeReply::Gathering(room));
             }
@@ -37,15 +39,4 @@ impl Node {
         self.clients.does_not_gather(ino);
         Err(answer)
     }
-}
-
-/// What was gathered is not written any more: the mount tells who wrote it.
-pub(crate) fn too_late() -> Refused {
-    let why = "others were let at this file when its mount did not answer";
-    Refused::because(libc_errno::ESTALE, why)
-}
-
-/// Each write is to be sent at once.
-pub(crate) fn not_now() -> Refused {
-    Refused::because(libc_errno::EAGAIN, "others may look at this file")
 }

@@ -11,8 +11,9 @@ use hayase_wire::message::{
 
 use super::Served;
 use crate::acl::AclRoom;
-use crate::node::{Node, libc_errno, unexpected};
+use crate::node::Node;
 use crate::recorded::DIRECTORY;
+use crate::refusals::{libc_errno, unexpected};
 
 /// Names of one reply take at most this much, whatever was asked.
 const BYTES_MAX: u32 = 64 << 10;
@@ -81,10 +82,10 @@ impl Node {
         cookie: u64,
         bytes: u32,
     ) -> Result<Vec<ShardEntry>, Refused> {
-        let shards = match self.ask(dir.home(), DirectoryRequest::Shards { dir }).await {
+        let shards = match self.rpc.ask(dir.home(), DirectoryRequest::Shards { dir }).await {
             Ok(PeerReply::Kept) => match self.kept_entries_after(dir, cookie, bytes).await? {
                 Some(entries) => return Ok(entries),
-                None => self.ask(dir.home(), DirectoryRequest::Shards { dir }).await,
+                None => self.rpc.ask(dir.home(), DirectoryRequest::Shards { dir }).await,
             },
             other => other,
         };
@@ -105,7 +106,7 @@ impl Node {
         bytes: u32,
     ) -> Result<Option<Vec<ShardEntry>>, Refused> {
         let list = NameRequest::List { dir, cookie, bytes, all: true };
-        match self.ask(dir.home(), list).await? {
+        match self.rpc.ask(dir.home(), list).await? {
             PeerReply::Listing { entries, .. } => Ok(Some(at_most(bytes, entries))),
             PeerReply::Spread => Ok(None),
             other => Err(unexpected(&other)),
@@ -122,7 +123,7 @@ impl Node {
         let request = NameRequest::List { dir, cookie, bytes, all: false };
         let asked: Vec<_> = shards
             .iter()
-            .map(|shard| tokio::task::spawn_local(self.ask(ServerId(*shard), request.clone())))
+            .map(|shard| tokio::task::spawn_local(self.rpc.ask(ServerId(*shard), request.clone())))
             .collect();
         let mut merged = Vec::new();
         // Beyond the last entry of a shard that has more, other shards' entries are not complete.
@@ -152,7 +153,7 @@ impl Node {
         let asked: Vec<_> = by_home
             .into_iter()
             .map(|(home, inos)| {
-                tokio::task::spawn_local(self.ask(home, InodeRequest::GetAttrMany(inos)))
+                tokio::task::spawn_local(self.rpc.ask(home, InodeRequest::GetAttrMany(inos)))
             })
             .collect();
         let mut found = BTreeMap::new();

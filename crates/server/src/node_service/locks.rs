@@ -3,13 +3,12 @@
 use std::rc::Rc;
 
 use hayase_layout::InodeId;
-use hayase_wire::message::{
-    Callback, CallbackReply, Lock, LockHeld, LockRequest, NodeReply, PeerReply,
-};
+use hayase_wire::message::{Lock, LockHeld, LockRequest, NodeReply, PeerReply};
 
 use super::Served;
 use crate::clients::Process;
-use crate::node::{Node, unexpected};
+use crate::node::Node;
+use crate::refusals::unexpected;
 
 impl Node {
     pub(super) async fn lock(
@@ -30,7 +29,7 @@ impl Node {
         lock: Lock,
     ) -> Served {
         let request = LockRequest::Test { ino, process: process.id, lock };
-        match self.ask(ino.home(), request).await? {
+        match self.rpc.ask(ino.home(), request).await? {
             PeerReply::LockHeld(held) => {
                 // A pid of another node means nothing here.
                 let pid = |held: &LockHeld| if held.node == self.node { held.pid } else { 0 };
@@ -40,22 +39,12 @@ impl Node {
         }
     }
 
-    /// Tells a process of this node that a lock it waits for is held. One that is gone has told,
-    /// or will tell, the homes so itself.
-    pub(crate) async fn lock_granted(self: &Rc<Self>, process: u64, ticket: u64) {
-        let Some(process) = self.clients.find(process) else { return };
-        match process.call(&Callback::LockGranted { ticket }).await {
-            Some(CallbackReply::Told) => {}
-            other => tracing::debug!(?other, "a process that is gone waits for no lock"),
-        }
-    }
-
     /// A process is gone, and with it its locks.
     pub(crate) async fn release_locks(self: &Rc<Self>, process: &Process) {
         let homes = process.lock_homes.take();
         for home in homes {
             let request = LockRequest::Release { process: process.id };
-            if let Err(error) = self.ask(home, request).await {
+            if let Err(error) = self.rpc.ask(home, request).await {
                 tracing::warn!(%home, %error, "failed to tell a home that a process has ended");
             }
         }

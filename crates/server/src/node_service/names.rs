@@ -11,17 +11,18 @@ use hayase_wire::message::{
 
 use super::{NodeAnswer, Rest, Served};
 use crate::clients::Process;
-use crate::given_up::given_up;
-use crate::kept_names::Here;
+use crate::home::ATTR;
 use crate::limits::{CREATE_TRIES, LOOKUP_RETRIES};
-use crate::node::{Node, check_name, libc_errno, unexpected};
-use crate::peer_service::inode::ATTR;
+use crate::names::given_up::given_up;
+use crate::names::kept_names::Here;
+use crate::node::Node;
+use crate::refusals::{check_name, libc_errno, unexpected};
 use crate::request::Visit;
 
 impl Node {
     /// Attributes from the home, with what this node knows better.
     pub(crate) async fn entry(self: &Rc<Self>, ino: InodeId) -> Result<Entry, Refused> {
-        match self.ask(ino.home(), InodeRequest::GetAttr { ino }).await? {
+        match self.rpc.ask(ino.home(), InodeRequest::GetAttr { ino }).await? {
             PeerReply::Attr { attr, grants } => Ok(self.received(attr, grants)),
             other => Err(unexpected(&other)),
         }
@@ -29,7 +30,7 @@ impl Node {
 
     pub(crate) fn received(&self, mut attr: Attr, grants: Grants) -> Entry {
         if attr.kind == FileKind::Directory
-            && let Some(at) = self.directories.change_here(attr.ino, self.now())
+            && let Some(at) = self.names.directories.change_here(attr.ino, self.meta.now())
             && at > attr.mtime
         {
             // The home has not been told yet; this node's own processes must not notice.
@@ -45,16 +46,18 @@ impl Node {
         if name.len() > 255 {
             return Err(Refused::new(libc_errno::ENAMETOOLONG));
         }
-        if self.cache.is_some() && parent == InodeId::ROOT && name == crate::cache::CACHE_NAME {
+        if self.cache.get().is_some() && parent == InodeId::ROOT && name == crate::cache::CACHE_NAME
+        {
             return Ok(NodeReply::Entry(self.entry(InodeId::CACHE_ROOT).await?));
         }
         let place = Place { parent, name };
         let mut gone = None;
         for _ in 0..LOOKUP_RETRIES {
-            let bound = match self.ask_shard(&place, NameRequest::Lookup(place.clone())).await? {
-                (_, PeerReply::Bound(binding)) => binding,
-                (_, other) => return Err(unexpected(&other)),
-            };
+            let bound =
+                match self.names.ask_shard(&place, NameRequest::Lookup(place.clone())).await? {
+                    (_, PeerReply::Bound(binding)) => binding,
+                    (_, other) => return Err(unexpected(&other)),
+                };
             if !self.is_as_in_tier(&place, bound).await? {
                 continue;
             }
@@ -94,22 +97,22 @@ impl Node {
         if ino.is_cached() && change.size.is_some_and(|size| size > 0) {
             self.fetch_for_writing(ino).await?;
         }
-        let mut answer = self.ask(ino.home(), InodeRequest::SetAttr { ino, change }).await;
+        let mut answer = self.rpc.ask(ino.home(), InodeRequest::SetAttr { ino, change }).await;
         // Cut to nothing while it was being fetched.
         while ino.is_cached()
             && answer.as_ref().is_err_and(|refused| refused.errno == libc_errno::EAGAIN)
         {
             self.fetch_for_writing(ino).await?;
-            answer = self.ask(ino.home(), InodeRequest::SetAttr { ino, change }).await;
+            answer = self.rpc.ask(ino.home(), InodeRequest::SetAttr { ino, change }).await;
         }
         if answer == Ok(PeerReply::Stale) {
             self.make_whole_at_home(ino, change.size).await?;
-            answer = self.ask(ino.home(), InodeRequest::SetAttr { ino, change }).await;
+            answer = self.rpc.ask(ino.home(), InodeRequest::SetAttr { ino, change }).await;
         }
         match answer? {
             PeerReply::Attr { attr, grants } => {
                 if change.mtime.is_some() {
-                    self.directories.time_is_set_here(ino);
+                    self.names.directories.time_is_set_here(ino);
                 }
                 let Entry { attr, grants } = self.received(attr, grants);
                 Ok(NodeReply::Attr { attr, grants })
@@ -127,16 +130,19 @@ impl Node {
     ) -> Served {
         check_name(&name)?;
         check_tree(ino, parent)?;
-        self.refuse_cache_name(parent, &name)?;
+        self.cache.refuse_name(parent, &name)?;
         if ino.is_cached() || parent.is_cached() {
             let why = "the cache area has no hard links";
             return Err(Refused::because(libc_errno::EPERM, why));
         }
-        self.end_sole_maker(parent, Some(process.id)).await;
+        self.names.end_sole_maker(parent, Some(process.id)).await;
         let place = Place { parent, name };
         for attempt in 0..CREATE_TRIES {
             // The same when it is asked again: the home knows that this name is ours.
-            let op = once.map_or_else(|| self.operation_id(), |once| link_operation(once, attempt));
+            let op = once.map_or_else(
+                || self.meta.intents.operation_id(),
+                |once| link_operation(once, attempt),
+            );
             if let Some(linked) = self.link_as(op, ino, place.clone(), once).await? {
                 return Ok(linked);
             }
@@ -154,7 +160,7 @@ impl Node {
     ) -> Result<Option<NodeReply>, Refused> {
         let (parent, requester) = (place.parent, self.node);
         let counted = LinkRequest::LinkInc { ino, place: place.clone(), requester, op };
-        let (attr, grants) = match self.ask(ino.home(), counted).await {
+        let (attr, grants) = match self.rpc.ask(ino.home(), counted).await {
             Ok(PeerReply::Attr { attr, grants }) => (attr, grants),
             Ok(other) => return Err(unexpected(&other)),
             Err(refused) => {
@@ -163,23 +169,23 @@ impl Node {
         };
         let binding = Binding { ino, kind: attr.kind };
         let insert = NameRequest::Insert { place: place.clone(), binding, op, once };
-        let inserted = self.ask_shard(&place, insert).await.map(|(_, reply)| reply);
+        let inserted = self.names.ask_shard(&place, insert).await.map(|(_, reply)| reply);
         match inserted {
             Ok(PeerReply::Bound(_)) => {
                 self.finished(ino.home(), op);
-                self.directories.changed_here(parent, self.now());
+                self.names.directories.changed_here(parent, self.meta.now());
                 Ok(Some(NodeReply::Entry(self.received(attr, grants))))
             }
             // Whether it is bound is not known: the intent lets the home find out.
             Err(refused) if refused.errno == libc_errno::EIO => Err(refused),
             // Only the home that gave it up knows whether the count is another's by now.
             Ok(PeerReply::Stale) => {
-                self.ask(ino.home(), OperationRequest::Settle { op }).await?;
+                self.rpc.ask(ino.home(), OperationRequest::Settle { op }).await?;
                 Ok(None)
             }
             other => {
                 let undo = LinkRequest::UndoLink { ino, place, requester, op };
-                self.ask(ino.home(), undo).await?;
+                self.rpc.ask(ino.home(), undo).await?;
                 match other? {
                     PeerReply::Exists(_) => Err(Refused::new(libc_errno::EEXIST)),
                     other => Err(unexpected(&other)),
@@ -200,9 +206,11 @@ impl Node {
             return Err(refused);
         };
         // At the home of the directory, if its names were spread since.
-        let shard = self.shard_by_hash(place.parent, &place.name);
+        let shard = self.names.shard_by_hash(place.parent, &place.name);
         for shard in BTreeSet::from([shard, place.parent.home()]) {
-            if let Ok(PeerReply::Bound(_)) = self.ask(shard, NameRequest::Answered { once }).await {
+            if let Ok(PeerReply::Bound(_)) =
+                self.rpc.ask(shard, NameRequest::Answered { once }).await
+            {
                 return Ok(NodeReply::Entry(self.entry(ino).await?));
             }
         }
@@ -219,11 +227,11 @@ impl Node {
         once: Option<OnceId>,
     ) -> Result<NodeAnswer, Refused> {
         let place = Place { parent, name };
-        self.refuse_cache_name(parent, &place.name)?;
+        self.cache.refuse_name(parent, &place.name)?;
         if parent.is_cached() {
             self.before_remove(&place, directory).await?;
         }
-        self.end_sole_maker(parent, process.map(|process| process.id)).await;
+        self.names.end_sole_maker(parent, process.map(|process| process.id)).await;
         let (shard, removed) = self.remove_at_shard(&place, directory, once).await?;
         let (ino, rest) = match removed {
             PeerReply::Bound(binding) => (binding.ino, None),
@@ -232,7 +240,7 @@ impl Node {
             }
             other => return Err(unexpected(&other)),
         };
-        self.directories.changed_here(parent, self.now());
+        self.names.directories.changed_here(parent, self.meta.now());
         Ok(NodeAnswer { rest, ..NodeReply::Removed { ino }.into() })
     }
 
@@ -246,9 +254,9 @@ impl Node {
     ) -> Option<Rest> {
         let requester = self.node;
         let taken_later = move |error| tracing::warn!(%ino, %error, "a link is taken later");
-        if ino.home() != self.me || ino.is_cached() || !self.grace.is_over() {
+        if ino.home() != self.me || ino.is_cached() || !self.rpc.grace.is_over() {
             let unlink = LinkRequest::LinkDec { ino, place, requester, replaced: false };
-            match self.ask(ino.home(), unlink).await {
+            match self.rpc.ask(ino.home(), unlink).await {
                 Ok(_) => self.finished(shard, op),
                 Err(error) => taken_later(error),
             }
@@ -256,7 +264,7 @@ impl Node {
         }
         let (this, change) = (Rc::clone(self), self.home_change(ino, requester, ATTR).await);
         Some(Box::new(move || {
-            match this.unlink_in(this.names.begin(), ino, &place, requester, false) {
+            match this.unlink_in(this.meta.begin(), ino, &place, requester, false) {
                 Ok(()) => this.finished(shard, op),
                 Err(error) => taken_later(error),
             }
@@ -272,15 +280,17 @@ impl Node {
         once: Option<OnceId>,
     ) -> Result<(ServerId, PeerReply), Refused> {
         let place_of = || place.clone();
-        if self.grace.is_over()
-            && self.shard_of(place.parent, &place.name) == self.me
-            && let Here::Yes(_user) = self.enter_names(place, Visit::Ends, self.node).await?
+        if self.rpc.grace.is_over()
+            && self.names.shard_of(place.parent, &place.name) == self.me
+            && let Here::Yes(_user) = self.names.enter(place, Visit::Ends, self.node).await?
         {
-            self.remembers_answer(self.me, once);
+            self.clients.remembers_answer(self.me, once);
             let removal = self.shard_remove(self.node, place_of(), directory, once);
             return Ok((self.me, self.happen_once(once, removal).await?));
         }
-        self.ask_shard(place, NameRequest::Remove { place: place_of(), directory, once }).await
+        self.names
+            .ask_shard(place, NameRequest::Remove { place: place_of(), directory, once })
+            .await
     }
 
     pub(super) async fn move_name(
@@ -295,22 +305,22 @@ impl Node {
             return Err(Refused::because(libc_errno::EINVAL, "RENAME_EXCHANGE is not offered"));
         }
         check_tree(from.0, to.0)?;
-        self.end_sole_maker(from.0, Some(process.id)).await;
-        self.end_sole_maker(to.0, Some(process.id)).await;
+        self.names.end_sole_maker(from.0, Some(process.id)).await;
+        self.names.end_sole_maker(to.0, Some(process.id)).await;
         let from = Place { parent: from.0, name: from.1 };
         let to = Place { parent: to.0, name: to.1 };
-        self.refuse_cache_name(from.parent, &from.name)?;
-        self.refuse_cache_name(to.parent, &to.name)?;
+        self.cache.refuse_name(from.parent, &from.name)?;
+        self.cache.refuse_name(to.parent, &to.name)?;
         if from.parent.is_cached() != to.parent.is_cached() {
             return Err(Refused::new(libc_errno::EXDEV));
         }
         let parents = (from.parent, to.parent);
         let rename = NameRequest::Rename { from, to: to.clone(), no_replace, once };
-        match self.ask_shard(&to, rename).await? {
+        match self.names.ask_shard(&to, rename).await? {
             (_, PeerReply::Renamed { moved, replaced }) => {
-                let now = self.now();
-                self.directories.changed_here(parents.0, now);
-                self.directories.changed_here(parents.1, now);
+                let now = self.meta.now();
+                self.names.directories.changed_here(parents.0, now);
+                self.names.directories.changed_here(parents.1, now);
                 Ok(NodeReply::Renamed { moved, replaced })
             }
             (_, other) => Err(unexpected(&other)),

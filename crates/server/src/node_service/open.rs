@@ -6,14 +6,13 @@ use std::rc::Rc;
 
 use hayase_layout::{InodeId, ServerId};
 use hayase_wire::message::{
-    Access, Close, InodeRequest, NodeReply, Opened, Opening, PeerReply, Refused,
+    Access, Close, InodeRequest, NodeReply, Opened, Opening, PeerReply, Refused, ServerRequest,
 };
 
 use super::NodeAnswer;
 use crate::clients::Process;
-use crate::convert::part_refused;
-use crate::node::{Node, libc_errno, unexpected};
-use crate::peer_service::inode::whole_part;
+use crate::node::Node;
+use crate::refusals::{libc_errno, unexpected};
 
 impl Node {
     pub(super) async fn open(
@@ -86,8 +85,8 @@ impl Node {
         self.files.learn(&opened.attr);
         let descriptor = match opened.descriptor {
             true => {
-                self.direct.until_settled(opened.attr.ino).await;
-                self.descriptor(process, &opened)
+                self.data.direct.until_settled(opened.attr.ino).await;
+                self.data.descriptor(&opened.attr, process.mount)
             }
             false => None,
         };
@@ -102,27 +101,10 @@ impl Node {
         open: Opening,
         truncate: bool,
     ) -> Result<PeerReply, Refused> {
-        if ino.home() == self.me && self.grace.is_over() {
+        if ino.home() == self.me && self.rpc.grace.is_over() {
             return self.open_inode(self.node, ino, open, truncate).await;
         }
-        self.ask(ino.home(), InodeRequest::Open { ino, open, truncate }).await
-    }
-
-    /// The part's descriptor; without one the open is served by messages. A mount only names the
-    /// part to its kernel, and what it keeps for later opens must not look like a writer.
-    fn descriptor(&self, process: &Process, opened: &Opened) -> Option<OwnedFd> {
-        let part = self.parts.get(whole_part(opened.attr.ino, opened.attr.layout_epoch));
-        let descriptor = match process.mount {
-            true => part.and_then(|part| part.path_descriptor()),
-            false => part.and_then(|part| part.give_descriptor()),
-        };
-        match descriptor.map_err(part_refused) {
-            Ok(descriptor) => descriptor,
-            Err(refused) => {
-                tracing::warn!(%refused, "a part's descriptor could not be handed out");
-                None
-            }
-        }
+        self.rpc.ask(ino.home(), InodeRequest::Open { ino, open, truncate }).await
     }
 
     /// Ends opens of a process; the homes hear of what the whole node no longer has open.
@@ -141,10 +123,25 @@ impl Node {
             }
         }
         for (home, closes) in by_home {
-            if let Err(error) = self.ask(home, InodeRequest::Close(closes)).await {
+            if let Err(error) = self.rpc.ask(home, InodeRequest::Close(closes)).await {
                 tracing::warn!(%home, %error, "failed to deliver close notifications to a home");
             }
         }
         drop(ordered);
+    }
+
+    /// A connection of `process` ended; with the last one go its opens.
+    pub(crate) async fn disconnected(self: &Rc<Self>, process: &Rc<Process>) {
+        if !self.clients.left(process) {
+            return;
+        }
+        self.names.sole_makers.left(process.id);
+        self.release_locks(process).await;
+        for server in process.once_at.take() {
+            // Nobody waits: what is not forgotten costs a little room.
+            let gone = ServerRequest::ProcessGone { process: process.id };
+            tokio::task::spawn_local(self.rpc.ask(server, gone));
+        }
+        self.close_all(process, process.closes()).await;
     }
 }

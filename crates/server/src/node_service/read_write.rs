@@ -9,13 +9,15 @@ use hayase_wire::message::{
     Refused, SlotRange,
 };
 
-use super::{Served, too_late};
+use super::Served;
 use crate::clients::Process;
 use crate::convert::{part_id, part_refused};
+use crate::data::ranges::Beside;
 use crate::files::Known;
 use crate::limits::STALE_RETRIES;
-use crate::node::{Node, libc_errno, refusal, unexpected};
-use crate::ranges::Beside;
+use crate::node::Node;
+use crate::refusals::too_late;
+use crate::refusals::{libc_errno, refusal, unexpected};
 
 /// The most of a copy within one node for which other writes of the place wait.
 const COPY_HELD: u64 = 64 << 20;
@@ -93,11 +95,15 @@ impl Node {
         len: usize,
         buffer: BoxBuffer,
     ) -> Result<Attempt<(BoxBuffer, usize)>, Refused> {
-        let is_here = part.ino.home() == self.me && self.is_here(part.ino);
+        let is_here = part.ino.home() == self.me && self.cache.is_here(part.ino);
         if server == self.me && part.index == 0 && is_here {
-            let found = self.parts.get(part_id(part));
+            let found = self.data.parts.get(part_id(part));
             if let Ok(found) = found {
-                return self.read_into(found, offset, len, buffer).await.map(Attempt::Done);
+                return self
+                    .data
+                    .read_into(self, found, offset, len, buffer)
+                    .await
+                    .map(Attempt::Done);
             }
         }
         let request = PeerRequest::from(PartRequest::Read { part, offset, len: len as u32 });
@@ -106,7 +112,7 @@ impl Node {
             // Bytes were read into a slot of the pool: one copy more, on the rare path.
             return self.copied(served, buffer);
         } else {
-            self.call(server, &request, None, Some(buffer)).await?
+            self.rpc.call(server, &request, None, Some(buffer)).await?
         };
         match refusal(served.reply)? {
             PeerReply::Count(0) => Ok(Attempt::Done((Box::new(Vec::new()), 0))),
@@ -121,7 +127,7 @@ impl Node {
 
     fn copied(
         &self,
-        served: crate::peers::Served,
+        served: crate::rpc::peers::Served,
         mut buffer: BoxBuffer,
     ) -> Result<Attempt<(BoxBuffer, usize)>, Refused> {
         match refusal(served.reply)? {
@@ -134,19 +140,6 @@ impl Node {
         Ok(Attempt::Done((buffer, len)))
     }
 
-    /// What nobody on this node has open for writing nobody here may write: the home has not made
-    /// others give back their caches.
-    fn check_writable(&self, process: &Process, ino: InodeId) -> Result<(), Refused> {
-        if process.lost.borrow().contains(&ino) {
-            let why = "an open or a lock of this file was lost; close it and open it again";
-            return Err(Refused::because(libc_errno::EIO, why));
-        }
-        match self.clients.open_here(ino).write {
-            true => Ok(()),
-            false => Err(Refused::because(libc_errno::EBADF, "not open for writing on this node")),
-        }
-    }
-
     pub(super) async fn write(
         self: &Rc<Self>,
         process: &Process,
@@ -154,9 +147,9 @@ impl Node {
         offset: u64,
         from: SlotRange,
     ) -> Served {
-        self.meet_home(ino).await?;
+        self.rpc.meet_home(ino).await?;
         let source = || {
-            self.check_writable(process, ino)?;
+            self.clients.check_writable(process, ino)?;
             Self::slot(process, from).map(boxed)
         };
         self.write_file(ino, (offset, from.len as usize), None, source).await?;
@@ -172,10 +165,10 @@ impl Node {
         from: SlotRange,
         after: Gathered,
     ) -> Served {
-        self.meet_home(ino).await?;
+        self.rpc.meet_home(ino).await?;
         let _on_its_way = self.handing_on.begin(ino);
         let source = || {
-            self.check_writable(process, ino)?;
+            self.clients.check_writable(process, ino)?;
             match process.mount && self.clients.takes_gathered(ino) {
                 true => Self::slot(process, from).map(boxed),
                 false => Err(too_late()),
@@ -237,11 +230,11 @@ impl Node {
         let served = if server == self.me {
             Rc::clone(self).serve_here(self.node, request, Some(bytes)).await
         } else {
-            self.call(server, &request, Some(bytes), None).await?
+            self.rpc.call(server, &request, Some(bytes), None).await?
         };
         match refusal(served.reply)? {
             PeerReply::Written(life) => {
-                // Of these the server itself keeps account, durably ([`crate::unsynced`]).
+                // Of these the server itself keeps account, durably ([`crate::data::unsynced`]).
                 let is_noted = ino.is_cached() && matches!(&*file.layout, Layout::Striped { .. });
                 if !is_noted {
                     self.written_by(server, ino, life);
@@ -264,7 +257,7 @@ impl Node {
     /// fsync(2) of a process here.
     pub(super) async fn fsync_for(self: &Rc<Self>, ino: InodeId, data_only: bool) -> Served {
         let asked = self.unsynced_elsewhere.asked(ino);
-        let lives = match self.ask(ino.home(), InodeRequest::Fsync { ino, data_only }).await? {
+        let lives = match self.rpc.ask(ino.home(), InodeRequest::Fsync { ino, data_only }).await? {
             PeerReply::Synced(lives) => lives,
             other => return Err(unexpected(&other)),
         };
@@ -283,11 +276,11 @@ impl Node {
         ino: InodeId,
         from: SlotRange,
     ) -> Served {
-        self.meet_home(ino).await?;
+        self.rpc.meet_home(ino).await?;
         let len = from.len as usize;
         let mut file = self.file(ino).await?;
         for _ in 0..STALE_RETRIES {
-            self.check_writable(process, ino)?;
+            self.clients.check_writable(process, ino)?;
             let buffer = boxed(Self::slot(process, from)?);
             let attempt = match &*file.layout {
                 Layout::Whole => self.append_at_home(ino, (buffer, len)).await,
@@ -313,7 +306,7 @@ impl Node {
         let served = if ino.home() == self.me {
             Rc::clone(self).serve_here(self.node, request, Some(bytes)).await
         } else {
-            self.call(ino.home(), &request, Some(bytes), None).await?
+            self.rpc.call(ino.home(), &request, Some(bytes), None).await?
         };
         match refusal(served.reply)? {
             PeerReply::Appended { offset, life } => {
@@ -334,20 +327,20 @@ impl Node {
     ) -> Served {
         let (source, target) = (self.file(from.0).await?, self.file(to.0).await?);
         let here = |ino: InodeId, file: &Known| {
-            ino.home() == self.me && *file.layout == Layout::Whole && self.is_here(ino)
+            ino.home() == self.me && *file.layout == Layout::Whole && self.cache.is_here(ino)
         };
         if here(from.0, &source) && here(to.0, &target) {
             let part = |ino, file: &Known| {
-                self.parts.get(part_id(file.part(ino, 0))).map_err(part_refused)
+                self.data.parts.get(part_id(file.part(ino, 0))).map_err(part_refused)
             };
             let (source, target) = (part(from.0, &source)?, part(to.0, &target)?);
             // Whoever waits for the range waits for no more than this; copy_file_range(2) may be short.
             let len = len.min(COPY_HELD);
-            let _range = self.ranges.begin(target.id(), to.1..to.1 + len, Beside::None).await;
-            self.kept_room.copied(from.0, to.0);
+            let _range = self.data.ranges.begin(target.id(), to.1..to.1 + len, Beside::None).await;
+            self.data.kept_room.copied(from.0, to.0);
             let work =
                 move || source.copy_range_to(from.1, &*target, to.1, len).map_err(part_refused);
-            let copied = self.disk.run(work).await?;
+            let copied = self.data.disk.run(work).await?;
             return Ok(NodeReply::Count(copied as u32));
         }
         let step = (len as usize).min(COPY_STEP);

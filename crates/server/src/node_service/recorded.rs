@@ -15,9 +15,11 @@ use hayase_wire::message::{
 
 use super::Served;
 use super::read_write::Attempt;
+use crate::boxed::Local;
 use crate::limits::{FLATTEN_ROUNDS_MAX, PART_READS_AT_ONCE, STALE_RETRIES};
-use crate::node::{Local, Node, libc_errno, unexpected};
+use crate::node::Node;
 use crate::recorded::Shown;
+use crate::refusals::{libc_errno, unexpected};
 
 impl Node {
     /// What a program asks for, of the home.
@@ -26,7 +28,7 @@ impl Node {
             self.make_whole_at_home(ino, keep).await?;
             return Ok(NodeReply::Done);
         }
-        let answer = self.ask(ino.home(), FileRequest::Recorded { ino, step }).await;
+        let answer = self.rpc.ask(ino.home(), FileRequest::Recorded { ino, step }).await;
         self.files.forget(ino);
         match answer? {
             PeerReply::Done => Ok(NodeReply::Done),
@@ -42,7 +44,7 @@ impl Node {
     ) -> Result<(), Refused> {
         for _ in 0..FLATTEN_ROUNDS_MAX {
             let request = FileRequest::Recorded { ino, step: RecordedStep::Flatten { keep } };
-            match self.ask(ino.home(), request).await? {
+            match self.rpc.ask(ino.home(), request).await? {
                 PeerReply::Done => {
                     self.files.forget(ino);
                     return Ok(());
@@ -74,7 +76,7 @@ impl Node {
     /// The file as its last publication shows it; `None` when it is no recorded file any more.
     pub(crate) async fn shown(self: &Rc<Self>, ino: InodeId) -> Result<Option<Rc<Shown>>, Refused> {
         // Answered to who has no session too: what giving back pages waits for may be this read.
-        let last = match self.ask(ino.home(), FileRequest::SizeOf { ino }).await? {
+        let last = match self.rpc.ask(ino.home(), FileRequest::SizeOf { ino }).await? {
             PeerReply::Size { trunc_epoch, .. } => trunc_epoch,
             PeerReply::Stale => {
                 self.recorded.forget(ino);
@@ -96,7 +98,7 @@ impl Node {
         let (mut told, mut of) = (Vec::new(), None);
         for _ in 0..STALE_RETRIES {
             let request = FileRequest::RecordedIndex { ino, from: told.len() as u64 };
-            let (epoch, size, total, bytes) = match self.ask(ino.home(), request).await? {
+            let (epoch, size, total, bytes) = match self.rpc.ask(ino.home(), request).await? {
                 PeerReply::RecordedIndex { trunc_epoch, size, total, bytes } => {
                     (trunc_epoch, size, total, bytes)
                 }

@@ -6,14 +6,14 @@
 
 use std::rc::Rc;
 
-use hayase_layout::{ByteCount, Extent, GlobalOffset, InodeId, Layout, PartPiece, StripeMap};
-use hayase_wire::BoxBuffer;
+use hayase_layout::{ByteCount, Extent, GlobalOffset, InodeId, Layout, StripeMap};
 use hayase_wire::message::{FileRequest, PartRequest, PeerReply, Refused};
 
 use super::read_write::Attempt;
 use crate::files::Known;
-use crate::node::{Node, libc_errno, unexpected};
+use crate::node::Node;
 use crate::peer_service::sizes::stripe_map;
+use crate::refusals::{libc_errno, unexpected};
 
 impl Node {
     /// Bytes up to the end of the file; what no part holds is a hole.
@@ -33,7 +33,7 @@ impl Node {
             reads.push((
                 piece,
                 tokio::task::spawn_local(async move {
-                    let slot = this.peers.slot().await;
+                    let slot = this.rpc.peers.slot().await;
                     let (start, len) = (piece.local.start(), piece.local.len().0 as usize);
                     this.read_remote_or_here(piece.server, part, start, len, slot).await
                 }),
@@ -47,7 +47,7 @@ impl Node {
             }
         }
         // The size last, and in the epoch that was known first: no truncate came between the parts.
-        let size = match self.ask(ino.home(), FileRequest::SizeOf { ino }).await? {
+        let size = match self.rpc.ask(ino.home(), FileRequest::SizeOf { ino }).await? {
             PeerReply::Size { size, trunc_epoch } if trunc_epoch == file.trunc_epoch => size,
             PeerReply::Size { .. } => return Ok(Attempt::Stale),
             other => return Err(unexpected(&other)),
@@ -68,7 +68,7 @@ impl Node {
         }
         // The size last: nobody is told of bytes that are not there.
         let (end, trunc_epoch) = (offset + source.len() as u64, file.trunc_epoch);
-        match self.ask(ino.home(), FileRequest::Extend { ino, end, trunc_epoch }).await? {
+        match self.rpc.ask(ino.home(), FileRequest::Extend { ino, end, trunc_epoch }).await? {
             PeerReply::Size { .. } => Ok(Attempt::Done(())),
             PeerReply::Stale => Ok(Attempt::Stale),
             other => Err(unexpected(&other)),
@@ -85,7 +85,7 @@ impl Node {
         let map = map_of(file)?;
         let mut writes = Vec::new();
         for piece in map.by_server(extent(offset, source.len())?) {
-            let bytes = self.gathered(&piece, source).await;
+            let bytes = self.rpc.peers.gathered(&piece, source).await;
             let (this, file) = (Rc::clone(self), file.clone());
             let part = file.part(ino, piece.part);
             writes.push(tokio::task::spawn_local(async move {
@@ -101,13 +101,6 @@ impl Node {
         Ok(if stale { Attempt::Stale } else { Attempt::Done(()) })
     }
 
-    async fn gathered(&self, piece: &PartPiece, source: &[u8]) -> (BoxBuffer, usize) {
-        let mut slot = self.peers.slot().await;
-        let len = piece.local.len().0 as usize;
-        piece.gather(source, &mut (*slot).as_mut()[..len]);
-        (slot, len)
-    }
-
     /// A place at the end, the bytes, and the news that they are there.
     pub(super) async fn append_striped(
         self: &Rc<Self>,
@@ -117,7 +110,7 @@ impl Node {
     ) -> Result<Attempt<u64>, Refused> {
         let len = source.len() as u32;
         let reserve = FileRequest::AppendReserve { ino, len };
-        let (offset, trunc_epoch) = match self.ask(ino.home(), reserve).await? {
+        let (offset, trunc_epoch) = match self.rpc.ask(ino.home(), reserve).await? {
             PeerReply::Offset { offset, trunc_epoch } => (offset, trunc_epoch),
             PeerReply::Stale => return Ok(Attempt::Stale),
             other => return Err(unexpected(&other)),
@@ -127,7 +120,7 @@ impl Node {
             return Ok(Attempt::Stale);
         }
         let commit = FileRequest::AppendCommit { ino, offset, len, trunc_epoch };
-        match self.ask(ino.home(), commit).await? {
+        match self.rpc.ask(ino.home(), commit).await? {
             PeerReply::Count(_) => Ok(Attempt::Done(offset)),
             PeerReply::Stale => Ok(Attempt::Stale),
             other => Err(unexpected(&other)),

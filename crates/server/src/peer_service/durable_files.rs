@@ -22,8 +22,9 @@ use hayase_wire::message::{MachineLife, PartRequest, PeerReply, Refused};
 use super::Answer;
 use crate::convert::{meta_refused, part_refused};
 use crate::limits::{FILES_SYNCED_MAX, SYNCS_AT_ONCE};
-use crate::node::{Node, libc_errno, unexpected};
+use crate::node::Node;
 use crate::recorded::Shown;
+use crate::refusals::{libc_errno, unexpected};
 
 /// How a file is asked for what its storage has lost.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -45,18 +46,18 @@ impl Node {
         inode: &Inode,
         asking: Asking,
     ) -> Result<Vec<(ServerId, MachineLife)>, Refused> {
-        if is_broken(&self.names, inode.ino)? {
+        if is_broken(self.meta.store(), inode.ino)? {
             return Err(lost_bytes_of(name_of(inode).unwrap_or("a part"), self.me));
         }
         let data_only = asking != Asking::Sync { data_only: false };
         if let Layout::Striped { .. } = inode.layout {
             let lives = self.sync_parts(inode, data_only).await?;
-            if asking != Asking::Look && self.cache.is_some() {
-                note_durable(&self.names, inode.ino, inode.size, inode.size)?;
+            if asking != Asking::Look && self.cache.get().is_some() {
+                note_durable(self.meta.store(), inode.ino, inode.size, inode.size)?;
             }
             return Ok(lives);
         }
-        let part = self.whole(inode)?;
+        let part = self.data.whole(inode)?;
         let found = part.clone();
         let work = move || {
             let bytes = found.stat().map_err(part_refused)?.size;
@@ -67,18 +68,18 @@ impl Node {
             asked.map_err(part_refused)?;
             Ok((bytes, found.stat().map_err(part_refused)?.size))
         };
-        let done = self.disk.run(work).await;
+        let done = self.data.disk.run(work).await;
         if done.is_err() && part.has_failed() {
-            note_broken(&self.names, inode.ino)?;
-            self.names_durable().await?;
+            note_broken(self.meta.store(), inode.ino)?;
+            self.meta.durable().await?;
             return Err(lost_bytes_of(name_of(inode).unwrap_or("a part"), self.me));
         }
         let (bytes, len) = done?;
         // Nobody resumes a job that has no tier.
-        if asking != Asking::Look && self.cache.is_some() {
-            note_durable(&self.names, inode.ino, bytes, len)?;
+        if asking != Asking::Look && self.cache.get().is_some() {
+            note_durable(self.meta.store(), inode.ino, bytes, len)?;
         }
-        Ok(vec![(self.me, self.life)])
+        Ok(vec![(self.me, self.data.life)])
     }
 
     /// Home of each of these files.
@@ -88,7 +89,7 @@ impl Node {
         for some in inos.chunks(SYNCS_AT_ONCE) {
             let mut syncs = Vec::new();
             for ino in some {
-                match self.inode(*ino) {
+                match self.meta.inode(*ino) {
                     Ok(inode) => {
                         let this = Rc::clone(self);
                         let sync = async move { this.sync_noted(&inode, asking).await };
@@ -104,7 +105,8 @@ impl Node {
                     Ok(_) => {}
                     // A server that has a piece of a striped one says `ENODATA`.
                     Err(refused)
-                        if refused.errno == libc_errno::ENODATA || is_broken(&self.names, ino)? =>
+                        if refused.errno == libc_errno::ENODATA
+                            || is_broken(self.meta.store(), ino)? =>
                     {
                         lost.push(ino);
                     }
@@ -113,7 +115,7 @@ impl Node {
             }
         }
         if !only_look {
-            self.names_durable().await?;
+            self.meta.durable().await?;
         }
         Ok(PeerReply::Broken(lost))
     }
@@ -132,7 +134,7 @@ impl Node {
         read: &BTreeSet<WriterId>,
         asking: Asking,
     ) -> Result<(), Refused> {
-        let inode = self.inode(ino)?;
+        let inode = self.meta.inode(ino)?;
         let Layout::Recorded { container } = inode.layout else { return Ok(()) };
         let parts: BTreeSet<InodeId> =
             read.iter().filter_map(|writer| shown.parts.get(writer)).copied().collect();
@@ -154,10 +156,10 @@ impl Node {
             wanted.entry(container.home()).or_default();
         }
         let this = Rc::clone(self);
-        let ask = move |server, request| this.ask(server, request);
+        let ask = move |server, request| this.rpc.ask(server, request);
         let lost = ask_for_lost(wanted, &parts, asking == Asking::Look, ask).await?;
         if asking != Asking::Look {
-            self.names_durable().await?;
+            self.meta.durable().await?;
         }
         let Some(first) = lost.iter().find(|ino| parts.contains(ino)) else { return Ok(()) };
         let name = files.iter().find(|(_, ino)| *ino == first).map(|(name, _)| name.as_str());

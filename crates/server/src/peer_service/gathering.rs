@@ -5,17 +5,18 @@ use std::rc::Rc;
 
 use hayase_layout::{InodeId, Layout, LocalOffset, NodeId};
 use hayase_store::namespace::Time;
-use hayase_store::{Part, PartError, SetTime, Whence};
+use hayase_store::{Part, SetTime};
 use hayase_wire::BoxBuffer;
-use hayase_wire::message::{Gathered, PAYLOAD_BYTES_MAX, PartRef, PeerReply, Refused, Room};
+use hayase_wire::message::{Gathered, PAYLOAD_BYTES_MAX, PartRef, PeerReply, Refused};
 
 use super::Answer;
-use super::sizes::KEEP_SIZE;
 use crate::convert::{part_id, part_refused, stored_time};
+use crate::data::LocalUsers;
+use crate::data::ranges::Beside;
 use crate::limits::TIME_TICK;
-use crate::node::{Node, libc_errno};
-use crate::node_service::{not_now, too_late};
-use crate::ranges::Beside;
+use crate::node::Node;
+use crate::refusals::libc_errno;
+use crate::refusals::{not_now, too_late};
 
 impl Node {
     /// Waits until other nodes have handed on what they have gathered of the file that a request shows or changes.
@@ -39,7 +40,7 @@ impl Node {
             let why = format!("{len} bytes to gather: 1 to {PAYLOAD_BYTES_MAX} travel at once");
             return Err(Refused::because(libc_errno::EINVAL, why));
         }
-        let inode = self.inode(ino)?;
+        let inode = self.meta.inode(ino)?;
         if inode.layout != Layout::Whole {
             return Err(not_now());
         }
@@ -56,14 +57,14 @@ impl Node {
             }
             return Err(not_now());
         }
-        let part = self.whole(&inode)?;
-        let _held = self.direct.hold(ino).await;
-        let _range = self.ranges.begin(part.id(), 0..u64::MAX, Beside::None).await;
-        let room = self.keep_room(&part, at, len.into()).await;
+        let part = self.data.whole(&inode)?;
+        let _held = self.data.direct.hold(ino).await;
+        let _range = self.data.ranges.begin(part.id(), 0..u64::MAX, Beside::None).await;
+        let room = self.data.keep_room(&part, at, len.into()).await;
         match room {
             Ok(room) if self.homes.gather(ino, from) => {
                 self.keep_late();
-                self.homes.late.until_durable(&self.names_disk).await;
+                self.homes.late.until_durable(&self.meta.disk).await;
                 // Others may have come meanwhile. Nothing is waited for from here on.
                 match self.homes.takes_gathered(ino, from) {
                     true => Ok(PeerReply::Gathering(room)),
@@ -77,40 +78,6 @@ impl Node {
                 Err(not_now())
             }
         }
-    }
-
-    /// Room for a window that ends at a multiple of `len`, or has that length if it begins at the end of the file. Where
-    /// there is none, or no telling, each write finds that out for itself. Nobody writes the part meanwhile.
-    async fn keep_room(
-        self: &Rc<Self>,
-        part: &Part,
-        at: Option<u64>,
-        len: u64,
-    ) -> Result<Room, Refused> {
-        let ino = part.id().ino;
-        let stat = part.stat().map_err(part_refused)?;
-        let offset = at.unwrap_or(stat.size);
-        let room = at.map_or(len, |at| len - at % len);
-        let end = offset.checked_add(room).ok_or_else(not_now)?;
-        let in_place = self.area.overwrites_in_place() && !self.kept_room.may_share_bytes(ino);
-        let is_older = self.incarnation > 1;
-        if offset < stat.size && !in_place || !self.kept_room.begin(ino, end, &stat, is_older) {
-            return Err(not_now());
-        }
-        let (part, size) = (part.clone(), stat.size);
-        let work = move || {
-            if has_hole(&part, offset, end.min(size)).map_err(part_refused)? {
-                return Err(not_now());
-            }
-            match end > size {
-                true => part.allocate(KEEP_SIZE, offset.max(size), end - offset.max(size)),
-                false => Ok(()),
-            }
-            .map_err(|_| not_now())
-        };
-        let kept = self.disk.run(work).await;
-        self.usage_changed();
-        kept.map(|()| Room { offset, len: room as u32, size }).map_err(|_| not_now())
     }
 
     /// Bytes that a mount of `from` has gathered.
@@ -129,14 +96,14 @@ impl Node {
         }
         self.homes.gatherer_came(ino);
         let _on_its_way = self.handed_on.begin(ino);
-        let target = self.parts.get(part_id(part)).map_err(part_refused)?;
+        let target = self.data.parts.get(part_id(part)).map_err(part_refused)?;
         let before = target.stat().map_err(part_refused)?.mtime;
         let len = bytes.1 as u64;
         let done = self.write_part(part, offset, trunc_epoch, bytes).await?;
-        self.counters.bytes_gathered.set(self.counters.bytes_gathered.get() + len);
-        if after.is_last && self.kept_room.has(ino) {
-            let _held = self.direct.hold(ino).await;
-            let _range = self.ranges.begin(target.id(), 0..u64::MAX, Beside::None).await;
+        self.activity.bytes_gathered(len);
+        if after.is_last && self.data.kept_room.has(ino) {
+            let _held = self.data.direct.hold(ino).await;
+            let _range = self.data.ranges.begin(target.id(), 0..u64::MAX, Beside::None).await;
             self.give_back_room(&target).await;
         }
         if after.age >= TIME_TICK {
@@ -147,7 +114,7 @@ impl Node {
 
     /// The time of a file whose bytes were written a while ago, `before` them; one that lay ahead of us does not stay.
     fn put_time_back(&self, part: &Part, before: Time, after: Gathered) {
-        let now = stored_time(self.now());
+        let now = stored_time(self.meta.now());
         let written = self.time_before(after);
         let written = if before > now { written } else { before.max(written) };
         if let Err(error) = part.set_times(None, Some(SetTime::To(written))) {
@@ -157,24 +124,31 @@ impl Node {
 
     /// When gathered bytes were written.
     fn time_before(&self, after: Gathered) -> Time {
-        let now = stored_time(self.now());
+        let now = stored_time(self.meta.now());
         let nanos = i128::from(now.seconds) * 1_000_000_000 + i128::from(now.nanos);
         let nanos = nanos - i128::try_from(after.age.as_nanos()).unwrap_or(0);
         let (seconds, nanos) = (nanos.div_euclid(1_000_000_000), nanos.rem_euclid(1_000_000_000));
         Time { seconds: i64::try_from(seconds).unwrap_or(0), nanos: nanos as u32 }
     }
 
+    /// Unless a program of this node has its descriptor: then until the next time.
+    async fn give_back_room(&self, part: &Part) {
+        if !self.homes.has_local_users(part.id().ino) {
+            self.data.give_back_room(part).await;
+        }
+    }
+
     /// Nobody gathers this file any more: what was kept for it goes, before others are let at the file.
     pub(crate) fn end_room(self: &Rc<Self>, ino: InodeId) {
-        if !self.kept_room.has(ino) {
+        if !self.data.kept_room.has(ino) {
             return;
         }
         let (this, others_wait) = (Rc::clone(self), self.handed_on.begin(ino));
         tokio::task::spawn_local(async move {
-            let part = this.inode(ino).and_then(|inode| this.whole(&inode));
+            let part = this.meta.inode(ino).and_then(|inode| this.data.whole(&inode));
             if let Ok(part) = part {
-                let _held = this.direct.hold(ino).await;
-                let _range = this.ranges.begin(part.id(), 0..u64::MAX, Beside::None).await;
+                let _held = this.data.direct.hold(ino).await;
+                let _range = this.data.ranges.begin(part.id(), 0..u64::MAX, Beside::None).await;
                 // It may have begun again.
                 if !this.homes.is_gathered(ino) {
                     this.give_back_room(&part).await;
@@ -183,35 +157,4 @@ impl Node {
             drop(others_wait);
         });
     }
-
-    /// What was kept behind the end of a part, if anything is left of it. Nobody writes it meanwhile: the end would be
-    /// another one; and where a program of this node has its descriptor, it stays.
-    async fn give_back_room(self: &Rc<Self>, part: &Part) {
-        let ino = part.id().ino;
-        if self.homes.has_local_users(ino) {
-            return; // Until the next time.
-        }
-        let is_left = part.stat().is_ok_and(|stat| self.kept_room.take(ino, stat.size));
-        if !is_left {
-            return;
-        }
-        let part = part.clone();
-        let work = move || {
-            let stat = part.stat().map_err(part_refused)?;
-            part.truncate(stat.size).map_err(part_refused)?;
-            // That is no change of the file.
-            let time = |time| Some(SetTime::To(time));
-            part.set_times(time(stat.atime), time(stat.mtime)).map_err(part_refused)
-        };
-        if let Err(error) = self.disk.run(work).await {
-            tracing::warn!(%ino, %error, "room behind the end of a file could not be given back");
-        }
-        self.usage_changed();
-    }
-}
-
-/// Whether some of these bytes, all of them in the file, are not there.
-fn has_hole(part: &Part, start: u64, end: u64) -> Result<bool, PartError> {
-    let is_before_end = |hole: u64| hole < end;
-    Ok(start < end && part.seek(start, Whence::Hole)?.is_some_and(is_before_end))
 }

@@ -1,11 +1,12 @@
 //! Homes of inodes: attributes, and their end.
 
+use crate::convert::is_missing;
+use crate::convert::whole_part;
 use std::rc::Rc;
 
-use hayase_container::area;
 use hayase_layout::{InodeId, Layout, NodeId};
 use hayase_store::namespace::{FileKind, Inode, Intent, IntentKind, NamespaceError, Txn};
-use hayase_store::{PartError, PartId, SetTime as PartTime, ops};
+use hayase_store::{SetTime as PartTime, ops};
 use hayase_wire::message::{
     Attr, Binding, Entry, Grants, MetaChange, NewNode, OnceId, PartRef, PartRequest, PeerReply,
     Refused, SetTime, without_suidgid,
@@ -13,60 +14,22 @@ use hayase_wire::message::{
 
 use super::Answer;
 use crate::acl::{AclRoom, chmod};
-use crate::convert::{self, meta_refused, part_refused, stored_kind, stored_time};
-use crate::limits::REMOVAL_DELAY;
-use crate::node::{Node, libc_errno};
-
-/// What a change of attributes alone takes back from others.
-pub(crate) const ATTR: Grants = Grants { cache: false, attr: true };
-
-/// Whether what is made is the container of a file of the cache area, which is named by it, or lies in one.
-fn belongs_to_cached_container(node: &NewNode) -> bool {
-    let names_cached = || {
-        let file = std::str::from_utf8(&node.name).ok().and_then(area::inode_of);
-        node.parent.owner().is_none() && file.is_some_and(|file| InodeId(file).is_cached())
-    };
-    node.parent.is_in_cached_container() || names_cached()
-}
-
-/// The only part of a `Whole` file.
-pub(crate) fn whole_part(ino: InodeId, layout_epoch: u32) -> PartId {
-    PartId { ino, epoch: layout_epoch, index: 0 }
-}
+use crate::convert::{self, meta_refused, part_refused, stored_time};
+use crate::home::ATTR;
+use crate::node::Node;
+use crate::refusals::libc_errno;
 
 impl Node {
-    /// The record of an inode of this home; `ESTALE` when there is none (any more).
-    pub(crate) fn inode(&self, ino: InodeId) -> Result<Inode, Refused> {
-        let found = ops::get_inode(&self.names.begin(), ino);
-        let gone = || Refused::new(libc_errno::ESTALE);
-        found.map_err(meta_refused)?.ok_or_else(gone)
-    }
-
-    /// Changes the record in one transaction.
-    pub(crate) fn change_inode(
-        &self,
-        ino: InodeId,
-        change: impl FnOnce(&mut Inode),
-    ) -> Result<Inode, Refused> {
-        let mut txn = self.names.begin();
-        let found = ops::get_inode(&txn, ino).map_err(meta_refused)?;
-        let mut inode = found.ok_or_else(|| Refused::new(libc_errno::ESTALE))?;
-        change(&mut inode);
-        ops::put_inode(&mut txn, &inode).map_err(meta_refused)?;
-        txn.commit().map_err(meta_refused)?;
-        Ok(inode)
-    }
-
     /// Attributes as they are now: of a `Whole` file its part is asked.
     pub(crate) fn attr_of(&self, inode: &Inode) -> Result<Attr, Refused> {
         let mut attr = convert::attr_of_record(inode);
         // What is not here, or not all of it, is as the tier says.
-        if let Some(version) = self.only_in_tier(inode.ino) {
+        if let Some(version) = self.cache.only_in_tier(inode.ino) {
             attr.size = version.size;
             attr.blocks = version.size.div_ceil(512);
             attr.mtime = convert::time(version.mtime);
         } else if inode.layout == Layout::Whole {
-            let part = self.parts.get(whole_part(inode.ino, inode.layout_epoch));
+            let part = self.data.parts.get(whole_part(inode.ino, inode.layout_epoch));
             let stat = part.and_then(|part| part.stat()).map_err(part_refused)?;
             convert::add_part(&mut attr, &stat);
         }
@@ -75,7 +38,7 @@ impl Node {
 
     /// A living inode, or one that `from` still has open.
     fn visible_inode(&self, from: NodeId, ino: InodeId) -> Result<Inode, Refused> {
-        let inode = self.inode(ino)?;
+        let inode = self.meta.inode(ino)?;
         match inode.kind == FileKind::Directory || self.is_reachable(&inode, from) {
             true => Ok(inode),
             false => Err(Refused::new(libc_errno::ESTALE)),
@@ -107,7 +70,7 @@ impl Node {
     /// Its part was removed behind our back, and nobody reads it: nobody can take what is told for
     /// the end of the file.
     fn is_lost(&self, inode: &Inode) -> bool {
-        let part = self.parts.get(whole_part(inode.ino, inode.layout_epoch));
+        let part = self.data.parts.get(whole_part(inode.ino, inode.layout_epoch));
         let stat = part.and_then(|part| part.stat());
         stat.is_err_and(|error| is_missing(&error)) && !self.homes.is_open(inode.ino)
     }
@@ -135,40 +98,6 @@ impl Node {
         PeerReply::Attrs(entries.collect())
     }
 
-    /// A new inode of this home, not named yet.
-    pub(crate) fn new_inode(&self, node: &NewNode, layout: Layout) -> Result<Inode, Refused> {
-        let ino = match node.parent.owner() {
-            None => self.names.allocate(),
-            Some(owner) => self.names.allocate_private(owner),
-        };
-        let ino = ino.map_err(meta_refused)?;
-        let ino = match node.parent {
-            parent if parent.is_cached() => ino.in_cache(),
-            _ if belongs_to_cached_container(node) => ino.in_cached_container(),
-            _ => ino,
-        };
-        Ok(self.new_record(node, layout, ino))
-    }
-
-    /// The record of such an inode, made now.
-    pub(crate) fn new_record(&self, node: &NewNode, layout: Layout, ino: InodeId) -> Inode {
-        let now = stored_time(self.now());
-        let kind = stored_kind(node.kind);
-        Inode {
-            mode: node.mode & 0o7777,
-            uid: node.uid,
-            gid: node.gid,
-            rdev: node.rdev,
-            size: node.target.as_ref().map_or(0, |target| target.len() as u64),
-            layout,
-            target: node.target.clone(),
-            name: Some((node.parent, node.name.clone())),
-            policy: node.policy.known().filter(|_| kind == FileKind::Directory),
-            acls: node.acls.clone(),
-            ..Inode::new(ino, kind, now)
-        }
-    }
-
     /// Makes the inode, and its part when it has one here. `named`: its name is bound in the same
     /// transaction, which records the answer; otherwise an intent remembers that it has none yet.
     pub(crate) fn store_inode(
@@ -178,15 +107,15 @@ impl Node {
         named: Option<Option<OnceId>>,
     ) -> Result<(), Refused> {
         if inode.layout == Layout::Whole {
-            self.parts.create(whole_part(inode.ino, 0)).map_err(part_refused)?;
+            self.data.parts.create(whole_part(inode.ino, 0)).map_err(part_refused)?;
         }
-        self.cached_file_made(node, inode)?;
-        let mut txn = self.names.begin();
+        self.cache.file_made(node, inode)?;
+        let mut txn = self.meta.begin();
         let stored = self
             .store_inode_in(&mut txn, node, inode, named)
             .and_then(|()| txn.commit().map_err(meta_refused));
         if stored.is_err() && inode.layout == Layout::Whole {
-            self.discard_part(whole_part(inode.ino, 0));
+            self.data.discard(whole_part(inode.ino, 0));
         }
         stored
     }
@@ -206,7 +135,7 @@ impl Node {
         ops::create(txn, inode, intent.as_ref()).map_err(meta_refused)?;
         if let Some(once) = named {
             let bound = Binding { ino: inode.ino, kind: node.kind };
-            self.record(txn, once, &PeerReply::Bound(bound))?;
+            self.meta.answers.record(txn, once, &PeerReply::Bound(bound))?;
             let record = hayase_store::namespace::EntryRecord { ino: inode.ino, kind: inode.kind };
             let inserted =
                 ops::insert(txn, node.parent, &node.name, record).map_err(meta_refused)?;
@@ -221,9 +150,9 @@ impl Node {
         layout: Layout,
         from: NodeId,
     ) -> Answer {
-        let inode = self.new_inode(node, layout)?;
+        let inode = self.meta.new_inode(node, layout)?;
         self.store_inode(node, &inode, None)?;
-        if !self.is_this_node(from) {
+        if from != self.node {
             // Who asked may never say whether it was named.
             self.finish_later([inode.ino.0]);
         }
@@ -233,24 +162,18 @@ impl Node {
 
     /// An inode whose name could not be bound.
     pub(crate) fn drop_inode(&self, ino: InodeId) -> Answer {
-        let Ok(inode) = self.inode(ino) else { return Ok(PeerReply::Done) };
-        if let Some(cache) = self.cached(ino) {
+        let Ok(inode) = self.meta.inode(ino) else { return Ok(PeerReply::Done) };
+        if let Some(cache) = self.cache.of(ino) {
             cache.ended(ino);
         }
-        let mut txn = self.names.begin();
+        let mut txn = self.meta.begin();
         ops::remove_inode(&mut txn, ino).map_err(meta_refused)?;
         ops::drop_intent(&mut txn, ino.0).map_err(meta_refused)?;
         txn.commit().map_err(meta_refused)?;
         if inode.layout == Layout::Whole {
-            self.discard_part(whole_part(ino, inode.layout_epoch));
+            self.data.discard(whole_part(ino, inode.layout_epoch));
         }
         Ok(PeerReply::Done)
-    }
-
-    pub(crate) fn discard_part(&self, part: PartId) {
-        if let Err(error) = self.parts.remove(part) {
-            tracing::error!(%error, "a part that nobody needs could not be removed");
-        }
     }
 
     pub(super) async fn set_attr(
@@ -259,47 +182,41 @@ impl Node {
         ino: InodeId,
         change: MetaChange,
     ) -> Answer {
-        if change.size.is_some() && matches!(self.inode(ino)?.layout, Layout::Recorded { .. }) {
+        if change.size.is_some() && matches!(self.meta.inode(ino)?.layout, Layout::Recorded { .. })
+        {
             return Ok(PeerReply::Stale);
         }
-        if changes_nothing(&self.inode(ino)?, &change) {
+        if changes_nothing(&self.meta.inode(ino)?, &change) {
             return self.get_attr(from, ino);
         }
         let bits = if change.size.is_some() { Grants::ALL } else { ATTR };
         let guard = self.home_change(ino, from, bits).await;
         let inode = self.visible_inode(from, ino)?;
         self.before_set_attr(&inode, &change).await?;
-        let _cutting = change.size.map(|_| self.opening(ino));
+        let _cutting = change.size.map(|_| self.cache.opening(ino));
         if let Some(size) = change.size {
-            self.before_change(ino, size == 0)?;
+            self.cache.before_change(ino, size == 0)?;
             // Where its bytes lie may have changed while others were asked.
-            self.truncate(&self.inode(ino)?, size).await?;
+            self.truncate(&self.meta.inode(ino)?, size).await?;
         }
         if inode.layout == Layout::Whole
-            && self.is_here(ino)
+            && self.cache.is_here(ino)
             && (change.atime.is_some() || change.mtime.is_some())
         {
-            let part = self.parts.get(whole_part(ino, inode.layout_epoch));
+            let part = self.data.parts.get(whole_part(ino, inode.layout_epoch));
             let (atime, mtime) = (part_time(change.atime), part_time(change.mtime));
             part.and_then(|part| part.set_times(atime, mtime)).map_err(part_refused)?;
         }
         // Another truncate's epoch must not be told before its parts are cut.
         self.settled(ino).await;
-        let now = self.now();
-        let inode = self.change_inode(ino, |inode| apply(inode, &change, now))?;
+        let now = self.meta.now();
+        let inode = self.meta.change_inode(ino, |inode| apply(inode, &change, now))?;
         if inode.kind == FileKind::Directory && change.mtime.is_some() {
-            self.directories.time_is_set(ino, now);
+            self.names.directories.time_is_set(ino, now);
         }
         drop(guard);
         let grants = self.home_attributes(ino, from);
         Ok(PeerReply::Attr { attr: self.attr_of(&inode)?, grants })
-    }
-
-    pub(super) fn read_link(&self, ino: InodeId) -> Answer {
-        match self.inode(ino)?.target {
-            Some(target) => Ok(PeerReply::Target(target)),
-            None => Err(Refused::new(libc_errno::EINVAL)),
-        }
     }
 
     /// Removes those inodes that have no name and that nobody has open any more, all of them in one
@@ -307,7 +224,7 @@ impl Node {
     pub(crate) fn reap_orphans(self: &Rc<Self>, inos: impl IntoIterator<Item = InodeId>) {
         let is_kept =
             |ino: &InodeId| self.homes.is_open(*ino) || self.replaced.borrow().contains(ino);
-        let mut txn = self.names.begin();
+        let mut txn = self.meta.begin();
         let mut reaped = Vec::new();
         for ino in inos.into_iter().filter(|ino| !is_kept(ino)) {
             match reap_in(&mut txn, ino) {
@@ -324,10 +241,10 @@ impl Node {
     /// The record of an inode is gone: so is what belongs to it.
     pub(super) fn ended(self: &Rc<Self>, inode: &Inode) {
         self.homes.ended(inode.ino);
-        self.kept_room.ended(inode.ino);
+        self.data.kept_room.ended(inode.ino);
         self.files.forget(inode.ino);
         self.turns.forget(inode.ino);
-        if let Some(cache) = self.cached(inode.ino) {
+        if let Some(cache) = self.cache.of(inode.ino) {
             cache.ended(inode.ino);
         }
         self.remove_parts(inode);
@@ -337,7 +254,7 @@ impl Node {
     fn remove_parts(self: &Rc<Self>, inode: &Inode) {
         match &inode.layout {
             Layout::None => {}
-            Layout::Whole => self.remove_later(whole_part(inode.ino, inode.layout_epoch)),
+            Layout::Whole => self.data.remove_later(whole_part(inode.ino, inode.layout_epoch)),
             Layout::Striped { servers, .. } => {
                 let (ino, layout_epoch) = (inode.ino, inode.layout_epoch);
                 let parts = servers
@@ -353,43 +270,22 @@ impl Node {
             }
             other => tracing::error!(?other, "a layout that no file here can have"),
         }
-        self.usage_changed();
+        self.data.usage.changed();
     }
 }
 
 impl Node {
-    /// A power cut must not bring a name back without its bytes: names first, then the part.
-    pub(super) fn remove_later(self: &Rc<Self>, part: PartId) {
-        if self.removal.push(part) {
-            let this = Rc::clone(self);
-            tokio::task::spawn_local(async move {
-                // One sync of the names serves all that are removed meanwhile.
-                if this.is_roomy() {
-                    tokio::time::sleep(REMOVAL_DELAY).await;
-                }
-                let removal = std::sync::Arc::clone(&this.removal);
-                let refused = |error: hayase_store::RemovalError| {
-                    Refused::because(libc_errno::EIO, error.to_string())
-                };
-                if let Err(error) = this.disk.run(move || removal.run().map_err(refused)).await {
-                    tracing::error!(%error, "parts that nobody needs could not be removed");
-                }
-                this.usage_changed();
-            });
-        }
-    }
-
     async fn remove_striped(self: &Rc<Self>, parts: Vec<(hayase_layout::ServerId, PartRef)>) {
-        if let Err(error) = self.names_durable().await {
+        if let Err(error) = self.meta.durable().await {
             tracing::error!(%error, "parts stay until the next start");
             return;
         }
         for (server, part) in parts {
-            if let Err(error) = self.ask(server, PartRequest::Remove { part }).await {
+            if let Err(error) = self.rpc.ask(server, PartRequest::Remove { part }).await {
                 tracing::warn!(%server, %error, "a part could not be removed");
             }
         }
-        self.usage_changed();
+        self.data.usage.changed();
     }
 }
 
@@ -446,9 +342,4 @@ fn part_time(time: Option<SetTime>) -> Option<PartTime> {
         SetTime::Now => PartTime::Now,
         SetTime::To(time) => PartTime::To(stored_time(time)),
     })
-}
-
-/// Whether a part's error means that it is not there.
-pub(crate) fn is_missing(error: &PartError) -> bool {
-    matches!(error, PartError::Missing { .. })
 }

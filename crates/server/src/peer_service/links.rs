@@ -13,10 +13,11 @@ use hayase_store::ops::Nameless;
 use hayase_wire::message::{PeerReply, Place, Refused};
 
 use super::Answer;
-use super::inode::ATTR;
 use crate::convert::{meta_refused, stored_time};
+use crate::home::ATTR;
 use crate::limits::REPLACED_GRACE;
-use crate::node::{Node, libc_errno};
+use crate::node::Node;
+use crate::refusals::libc_errno;
 
 impl Node {
     pub(super) async fn link_inc(
@@ -28,16 +29,16 @@ impl Node {
     ) -> Answer {
         let guard = self.home_change(ino, requester, ATTR).await;
         self.settled(ino).await;
-        let inode = self.inode(ino)?;
+        let inode = self.meta.inode(ino)?;
         if inode.kind == FileKind::Directory {
             return Err(Refused::new(libc_errno::EPERM));
         }
         if inode.nlink == 0 {
             return Err(Refused::new(libc_errno::ENOENT));
         }
-        let former = self.links_under_way(ino, &place);
-        let mut txn = self.names.begin();
-        let now = stored_time(self.now());
+        let former = self.meta.intents.links_under_way(ino, &place);
+        let mut txn = self.meta.begin();
+        let now = stored_time(self.meta.now());
         // A name that is counted already is there, or somebody else is making it.
         let is_mine = ops::intent(&txn, op).map_err(meta_refused)?.is_some();
         let names = ops::names_of(&txn, ino).map_err(meta_refused)?;
@@ -62,16 +63,6 @@ impl Node {
         Ok(PeerReply::Attr { attr: self.attr_of(&inode)?, grants })
     }
 
-    /// Operations that counted this name and whose end is not known.
-    pub(crate) fn links_under_way(&self, ino: InodeId, place: &Place) -> Vec<u64> {
-        let is_it = |what: &IntentKind| {
-            matches!(what, IntentKind::Link { ino: of, parent, name }
-                if *of == ino && *parent == place.parent && *name == place.name)
-        };
-        let intents = self.intents().into_iter();
-        intents.filter(|intent| is_it(&intent.what)).map(|intent| intent.id).collect()
-    }
-
     /// The name that `op` counted and nobody bound is not counted, in the commit that ends `op`: of all
     /// who find it unfinished one takes the link. The next to make this name counts it under its own.
     pub(crate) async fn undo_link(
@@ -81,7 +72,7 @@ impl Node {
         requester: NodeId,
     ) -> Result<(), Refused> {
         let _change = self.home_change(ino, requester, ATTR).await;
-        let mut txn = self.names.begin();
+        let mut txn = self.meta.begin();
         if ops::intent(&txn, op).map_err(meta_refused)?.is_none() {
             return Ok(());
         }
@@ -99,10 +90,10 @@ impl Node {
     ) -> Answer {
         let _change = self.home_change(ino, requester, ATTR).await;
         self.bury_what_came_since(ino, &place).await?;
-        if !self.links_under_way(ino, &place).is_empty() {
+        if !self.meta.intents.links_under_way(ino, &place).is_empty() {
             return Ok(PeerReply::Stale);
         }
-        self.unlink_in(self.names.begin(), ino, &place, requester, false)?;
+        self.unlink_in(self.meta.begin(), ino, &place, requester, false)?;
         Ok(PeerReply::Done)
     }
 
@@ -116,14 +107,14 @@ impl Node {
         let _change = self.home_change(ino, requester, ATTR).await;
         // What is on its way to the tier under this name arrives before the name is another's. A
         // removed name is nobody's: who takes it asks for that by `CacheStillNamed`.
-        let _published = match self.cached(ino).filter(|_| replaced) {
+        let _published = match self.cache.of(ino).filter(|_| replaced) {
             Some(cache) => Some(cache.publishing.lock(ino).await),
             None => None,
         };
         if !replaced {
             self.bury_what_came_since(ino, &place).await?;
         }
-        self.unlink_in(self.names.begin(), ino, &place, requester, replaced)?;
+        self.unlink_in(self.meta.begin(), ino, &place, requester, replaced)?;
         Ok(PeerReply::Done)
     }
 
@@ -138,9 +129,9 @@ impl Node {
         requester: NodeId,
         replaced: bool,
     ) -> Result<(), Refused> {
-        let now = stored_time(self.now());
+        let now = stored_time(self.meta.now());
         // Before the end of the grace period it is not known who has it open.
-        let may_be_open = self.homes.is_open(ino) || !self.grace.is_over();
+        let may_be_open = self.homes.is_open(ino) || !self.rpc.grace.is_over();
         let nameless = match replaced || may_be_open {
             true => Nameless::Orphan,
             false => Nameless::Removed,
@@ -149,7 +140,7 @@ impl Node {
             .map_err(meta_refused)?;
         txn.commit().map_err(meta_refused)?;
         if inode.nlink == 0
-            && let Some(cache) = self.cached(ino)
+            && let Some(cache) = self.cache.of(ino)
         {
             cache.lost_its_name(ino)?;
         }
@@ -185,12 +176,6 @@ impl Node {
         }
     }
 
-    pub(super) fn has_name(&self, ino: InodeId, place: &Place) -> Answer {
-        let names = ops::names_of(&self.names.begin(), ino).map_err(meta_refused)?;
-        let has = names.iter().any(|(dir, name)| *dir == place.parent && *name == place.name);
-        Ok(PeerReply::Outcome(Some(has)))
-    }
-
     pub(super) async fn relink(
         self: &Rc<Self>,
         (ino, op): (InodeId, u64),
@@ -200,8 +185,8 @@ impl Node {
     ) -> Answer {
         let _change = self.home_change(ino, requester, ATTR).await;
         self.cached_file_moved(ino, &from, &to).await?;
-        let mut txn = self.names.begin();
-        let now = stored_time(self.now());
+        let mut txn = self.meta.begin();
+        let now = stored_time(self.meta.now());
         let (old, new) = ((from.parent, from.name.as_slice()), (to.parent, to.name.as_slice()));
         ops::relink(&mut txn, (ino, op), old, new, now).map_err(meta_refused)?;
         txn.commit().map_err(meta_refused)?;

@@ -10,12 +10,13 @@ use hayase_wire::message::{
 use super::Answer;
 use crate::limits::LOCKS_KNOWN_WAIT;
 use crate::locks::{LockOwner, Outcome, Ticket, Wish};
-use crate::node::{Node, libc_errno};
+use crate::node::Node;
+use crate::refusals::libc_errno;
 
 impl Node {
     /// Waits until it is known who holds locks here.
     pub(super) async fn wait_for_locks(&self) -> Result<(), Refused> {
-        let known = tokio::time::timeout(LOCKS_KNOWN_WAIT, self.grace.locks_known()).await;
+        let known = tokio::time::timeout(LOCKS_KNOWN_WAIT, self.rpc.grace.locks_known()).await;
         let why = "a node that may hold this lock does not answer";
         known.map_err(|_| Refused::because(libc_errno::EIO, why))
     }
@@ -26,7 +27,7 @@ impl Node {
         wish: Wish,
         ticket: Option<u64>,
     ) -> Answer {
-        self.inode(ino)?;
+        self.meta.inode(ino)?;
         let LockOwner { node, process, .. } = wish.owner;
         let ticket = ticket.map(|number| Ticket { node, process, number });
         let (outcome, granted) = self.locks.borrow_mut().lock(ino, wish, ticket);
@@ -119,7 +120,7 @@ impl Node {
             let this = Rc::clone(self);
             tokio::task::spawn_local(async move {
                 let told = LockRequest::Granted { process, ticket: number };
-                if let Err(error) = this.ask(ServerId(node.0), told).await {
+                if let Err(error) = this.rpc.ask(ServerId(node.0), told).await {
                     // It asks again when it is back; if it never is, its locks end with it.
                     tracing::warn!(%node, %error, "failed to tell a node that it holds a lock");
                 }

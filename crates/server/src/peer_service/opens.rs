@@ -3,17 +3,17 @@
 use std::rc::Rc;
 
 use hayase_layout::{InodeId, Layout, NodeId};
-use hayase_store::{PartId, Parts};
 use hayase_wire::message::{
     Access, CacheLine, Close, Explained, Grants, InodeRequest, OpenKind, Opened, Opening, PartRef,
     PartRequest, PeerReply, Refused,
 };
 
 use super::Answer;
-use super::inode::{is_missing, whole_part};
+use crate::convert::whole_part;
 use crate::home::Event;
 use crate::limits::CLOSES_AT_ONCE;
-use crate::node::{Node, libc_errno};
+use crate::node::Node;
+use crate::refusals::libc_errno;
 
 impl Node {
     pub(crate) async fn open_inode(
@@ -23,21 +23,21 @@ impl Node {
         mut open: Opening,
         truncate: bool,
     ) -> Answer {
-        let inode = self.inode(ino)?;
+        let inode = self.meta.inode(ino)?;
         if !self.is_reachable(&inode, from) {
             return Err(Refused::new(libc_errno::ESTALE));
         }
-        let _opening = self.opening(ino);
-        self.before_open(ino, open.access, truncate).await?;
+        let _opening = self.cache.opening(ino);
+        self.cache.before_open(ino, open.access, truncate).await?;
         // Bytes that MPI-IO keeps by writer are made whole first, by who asks.
         if matches!(inode.layout, Layout::Recorded { .. }) && (open.access.write || truncate) {
             return Ok(PeerReply::Stale);
         }
         // Only the part's own node can hand the part out.
         let local = open.kind == OpenKind::Local
-            && self.is_this_node(from)
+            && from == self.node
             && inode.layout == Layout::Whole
-            && (truncate || self.is_here(ino));
+            && (truncate || self.cache.is_here(ino));
         if open.kind == OpenKind::Local && !local {
             open.kind = OpenKind::Remote;
         }
@@ -78,14 +78,14 @@ impl Node {
         truncate: bool,
     ) -> Result<hayase_wire::message::Attr, Refused> {
         self.settled(ino).await;
-        let mut inode = self.inode(ino)?;
+        let mut inode = self.meta.inode(ino)?;
         if matches!(inode.layout, Layout::Recorded { .. }) && (access.write || truncate) {
             // It became one since this open began: the kernel looks the name up again.
             return Err(Refused::new(libc_errno::ESTALE));
         }
         if truncate {
             self.truncate(&inode, 0).await?;
-            inode = self.inode(ino)?;
+            inode = self.meta.inode(ino)?;
         }
         self.attr_of(&inode)
     }
@@ -106,41 +106,23 @@ impl Node {
 
     /// Whether nothing on this node writes the part of a `Whole` file any more, mappings included.
     pub(crate) async fn probe_part(self: &Rc<Self>, ino: InodeId) -> bool {
-        let Ok(inode) = self.inode(ino) else { return true };
+        let Ok(inode) = self.meta.inode(ino) else { return true };
         if inode.layout != Layout::Whole {
             return true;
         }
         // Descriptors that a mount keeps for the next open stand in the way of the lease.
-        let (still_open, _) = self.recall_here(ino, Grants::NONE).await;
+        let (still_open, _) = self.clients.recall(ino, Grants::NONE).await;
         let (node, bits) = (self.node, Grants::NONE);
         self.home_event(ino, Event::Returned { node, bits, still_open });
         if still_open.access.write {
             return false;
         }
         let part = whole_part(ino, inode.layout_epoch);
-        let parts = self.parts.clone();
-        let probe = self.disk.run(move || Ok(is_quiescent(&parts, part)));
-        probe.await.unwrap_or(false)
-    }
-
-    /// The same of many inodes that no node has open.
-    pub(crate) async fn probe_parts(&self, inos: Vec<InodeId>) -> Vec<(InodeId, bool)> {
-        let part_of = |ino: InodeId| {
-            let inode = self.inode(ino).ok().filter(|inode| inode.layout == Layout::Whole);
-            (ino, inode.map(|inode| whole_part(ino, inode.layout_epoch)))
-        };
-        let asked: Vec<_> = inos.into_iter().map(part_of).collect();
-        let parts = self.parts.clone();
-        let found: Vec<_> = asked.iter().map(|(ino, part)| (*ino, part.is_none())).collect();
-        let probe = self.disk.run(move || {
-            let quiescent = |part: Option<_>| part.is_none_or(|part| is_quiescent(&parts, part));
-            Ok(asked.into_iter().map(|(ino, part)| (ino, quiescent(part))).collect())
-        });
-        probe.await.unwrap_or(found)
+        self.data.is_quiescent(part).await
     }
 
     pub(super) async fn explain(self: &Rc<Self>, ino: InodeId) -> Answer {
-        let inode = self.inode(ino)?;
+        let inode = self.meta.inode(ino)?;
         let attr = self.attr_of(&inode)?;
         let (state, opens) = self.homes.describe(ino);
         let opens = opens
@@ -153,13 +135,13 @@ impl Node {
         let mut parts = Vec::new();
         match &inode.layout {
             // Attributes show blocks of a file of which only the tier has bytes, so that nobody takes it for a hole.
-            Layout::Whole if self.only_in_tier(ino).is_some() => parts.push((self.me.0, 0)),
+            Layout::Whole if self.cache.only_in_tier(ino).is_some() => parts.push((self.me.0, 0)),
             Layout::Whole => parts.push((self.me.0, attr.blocks * 512)),
             Layout::Striped { servers, .. } => {
                 for (index, server) in servers.iter().enumerate() {
                     let part =
                         PartRef { ino, layout_epoch: inode.layout_epoch, index: index as u16 };
-                    let blocks = match self.ask(*server, PartRequest::Blocks { part }).await {
+                    let blocks = match self.rpc.ask(*server, PartRequest::Blocks { part }).await {
                         Ok(PeerReply::Count(blocks)) => blocks,
                         _ => 0,
                     };
@@ -172,7 +154,7 @@ impl Node {
                     let request = InodeRequest::GetAttr { ino: part };
                     if is_part
                         && let Ok(PeerReply::Attr { attr, .. }) =
-                            self.ask(part.home(), request).await
+                            self.rpc.ask(part.home(), request).await
                     {
                         parts.push((part.home().0, attr.blocks * 512));
                     }
@@ -180,7 +162,7 @@ impl Node {
             }
             _ => {}
         }
-        let record = self.cache.as_ref().and_then(|cache| cache.record(ino));
+        let record = self.cache.get().and_then(|cache| cache.record(ino));
         let cache = record.map(|record| CacheLine {
             path: record.path,
             state: record.state.word().to_owned(),
@@ -190,11 +172,4 @@ impl Node {
         });
         Ok(PeerReply::Explained(Box::new(Explained { attr, state, opens, parts, cache })))
     }
-}
-
-/// Nobody writes a part behind the server's back. One that is not there, since a power cut came before fsync(2),
-/// is written by nobody.
-fn is_quiescent(parts: &Parts, part: PartId) -> bool {
-    let quiescent = parts.get(part).and_then(|part| part.is_quiescent());
-    quiescent.unwrap_or_else(|error| is_missing(&error))
 }

@@ -16,12 +16,13 @@ use hayase_wire::message::{
 
 use super::Answer;
 use super::durable_files::Asking;
-use super::inode::whole_part;
+use crate::convert::whole_part;
 use crate::convert::{part_refused, stored_time};
 use crate::limits::{FLATTEN_WAIT, GATHER_AT_ONCE, REMOVAL_ROUNDS};
-use crate::node::{Node, libc_errno, unexpected};
+use crate::node::Node;
 use crate::node_service::NodeAnswer;
 use crate::recorded::{DIRECTORY, Flattening, Recording, refused, shown_path};
+use crate::refusals::{libc_errno, unexpected};
 
 /// Whose caches nobody leaves alone.
 const NOBODY: NodeId = NodeId(u16::MAX);
@@ -48,7 +49,7 @@ impl Node {
         }
         let _change = self.home_change(ino, NOBODY, Grants::ALL).await;
         let _held = self.inode_locks.lock(ino).await;
-        let inode = self.inode(ino)?;
+        let inode = self.meta.inode(ino)?;
         match inode.layout {
             Layout::Recorded { container: known } if known == container => {
                 return Ok(PeerReply::Done);
@@ -62,7 +63,7 @@ impl Node {
         if self.homes.is_open(ino) {
             return Err(Refused::because(libc_errno::EBUSY, "it is open"));
         }
-        let cache = self.cached(ino);
+        let cache = self.cache.of(ino);
         let _published = match cache {
             Some(cache) => Some(cache.publishing.lock(ino).await),
             None => None,
@@ -70,8 +71,8 @@ impl Node {
         if let Some(cache) = cache {
             self.recorded_begins(cache, ino, container)?;
         }
-        let now = stored_time(self.now());
-        self.change_inode(ino, |inode| {
+        let now = stored_time(self.meta.now());
+        self.meta.change_inode(ino, |inode| {
             inode.layout = Layout::Recorded { container };
             inode.layout_epoch += u32::from(cache.is_none());
             inode.trunc_epoch += 1;
@@ -81,13 +82,13 @@ impl Node {
         self.files.forget(ino);
         self.recorded.forget(ino);
         let Some(cache) = cache else {
-            self.remove_later(whole_part(ino, inode.layout_epoch));
+            self.data.remove_later(whole_part(ino, inode.layout_epoch));
             return Ok(PeerReply::Done);
         };
         // A power cut must not make an empty file of it, which would come to the tier as that.
-        self.names_durable().await?;
-        self.ledger_durable(cache).await?;
-        self.discard_part(whole_part(ino, inode.layout_epoch));
+        self.meta.durable().await?;
+        cache.ledger_durable().await?;
+        self.data.discard(whole_part(ino, inode.layout_epoch));
         Ok(PeerReply::Done)
     }
 
@@ -112,7 +113,7 @@ impl Node {
 
     /// `None` when it is gone, has none, or is no directory.
     async fn place_of_directory(self: &Rc<Self>, dir: InodeId) -> Result<Option<Place>, Refused> {
-        match self.ask(dir.home(), DirectoryRequest::Name { dir }).await {
+        match self.rpc.ask(dir.home(), DirectoryRequest::Name { dir }).await {
             Ok(PeerReply::Named(place)) => Ok(place),
             Ok(other) => Err(unexpected(&other)),
             Err(error) => match error.errno {
@@ -124,10 +125,10 @@ impl Node {
 
     /// Reads what a writer has appended to its index. Those who publish at once share the work.
     async fn published(self: &Rc<Self>, ino: InodeId, index: String) -> Answer {
-        if !matches!(self.inode(ino)?.layout, Layout::Recorded { .. }) {
+        if !matches!(self.meta.inode(ino)?.layout, Layout::Recorded { .. }) {
             return Err(Refused::because(libc_errno::EINVAL, "it is not a file of MPI programs"));
         }
-        let cache = self.cached(ino);
+        let cache = self.cache.of(ino);
         if let Some(cache) = cache {
             self.written_by_mpi(cache, ino).await?;
         }
@@ -154,7 +155,7 @@ impl Node {
                 self.gather(ino, None).await?;
             }
         }
-        let inode = self.inode(ino)?;
+        let inode = self.meta.inode(ino)?;
         let known = self.recorded.with(ino, |found| (Rc::clone(&found.told), found.size));
         let (Layout::Recorded { .. }, Some((told, size))) = (inode.layout, known) else {
             return Ok(PeerReply::Stale);
@@ -173,7 +174,7 @@ impl Node {
         // Whoever of these is not served by this turn comes with its own name.
         let mut unread = self.recorded.take_unread(ino);
         unread.extend(own);
-        let Layout::Recorded { container } = self.inode(ino)?.layout else { return Ok(()) };
+        let Layout::Recorded { container } = self.meta.inode(ino)?.layout else { return Ok(()) };
         let known = self.recorded.take(ino);
         let is_first = known.is_none();
         let mut recording = match known {
@@ -187,15 +188,15 @@ impl Node {
         let settled = recording.settle(ino);
         if let Ok(true) = settled {
             let size = recording.size;
-            let now = stored_time(self.now());
+            let now = stored_time(self.meta.now());
             if is_first
-                && self.inode(ino)?.size != size
-                && let Some(cache) = self.cached(ino)
+                && self.meta.inode(ino)?.size != size
+                && let Some(cache) = self.cache.of(ino)
             {
                 // Its writer died before it told of this: the tier does not have it.
                 cache.becomes_dirty(ino)?;
             }
-            self.change_inode(ino, |inode| {
+            self.meta.change_inode(ino, |inode| {
                 if !is_first || inode.size != size {
                     inode.bytes_changed(now);
                 }
@@ -326,7 +327,7 @@ impl Node {
 impl Node {
     /// Waits for its end, but not for long: `Stale` says that it goes on.
     async fn flatten(self: &Rc<Self>, ino: InodeId, keep: Option<u64>) -> Answer {
-        if !matches!(self.inode(ino)?.layout, Layout::Recorded { .. }) {
+        if !matches!(self.meta.inode(ino)?.layout, Layout::Recorded { .. }) {
             return Ok(PeerReply::Done);
         }
         let (flattening, is_new) = self.recorded.flattening(ino);
@@ -366,34 +367,26 @@ impl Node {
 
     /// All bytes into a part here, then the layout. Until then it is what it was.
     async fn make_whole(self: &Rc<Self>, ino: InodeId, keep: Option<u64>) -> Result<(), Refused> {
-        if let Some(cache) = self.cached(ino) {
+        if let Some(cache) = self.cache.of(ino) {
             // Its room may be on its way back; from here on it is not.
             drop(cache.publishing.lock(ino).await);
         }
-        let before = self.inode(ino)?;
+        let before = self.meta.inode(ino)?;
         let Layout::Recorded { container } = before.layout else { return Ok(()) };
         self.require_no_mpi(container).await?;
-        let id = whole_part(ino, self.whole_epoch(&before));
+        let id = whole_part(ino, self.cache.whole_epoch(&before));
         // What a crash left of an earlier try.
-        self.discard_part(id);
-        let part = self.parts.create(id).map_err(part_refused)?;
+        self.data.discard(id);
+        let part = self.data.parts.create(id).map_err(part_refused)?;
         let made = match self.copy_recorded(ino, &part, keep.unwrap_or(u64::MAX)).await {
             Ok(trunc_epoch) => self.become_whole(&before, container, trunc_epoch, &part).await,
             Err(error) => Err(error),
         };
         if made.is_err() {
-            self.discard_part(id);
+            self.data.discard(id);
         }
-        self.usage_changed();
+        self.data.usage.changed();
         made
-    }
-
-    /// Of the part that a recorded file becomes.
-    fn whole_epoch(&self, recorded: &Inode) -> u32 {
-        match self.cached(recorded.ino) {
-            Some(_) => recorded.layout_epoch,
-            None => recorded.layout_epoch + 1,
-        }
     }
 
     /// Programs that have the file open by MPI-IO hold a lock on the mark of its container.
@@ -426,20 +419,20 @@ impl Node {
             self.read_shown(&shown, at, &mut bytes, &mut from).await?;
             let (part, place, len) = (part.clone(), LocalOffset(at), bytes.len() as u64);
             if bytes.iter().any(|byte| *byte != 0) {
-                self.write_from(part, place, (Box::new(bytes), len as usize)).await?;
+                self.data.write_from(self, part, place, (Box::new(bytes), len as usize)).await?;
             }
             at += len;
         }
         // Else what a part has lost would not be known of the copy.
         self.read_is_kept(ino, &shown, &read, Asking::Look).await?;
         let part = part.clone();
-        let _held = self.direct.hold(part.id().ino).await;
+        let _held = self.data.direct.hold(part.id().ino).await;
         let end = move || {
             part.truncate(size).map_err(part_refused)?;
             // What is durable in the container, which goes, stays durable.
             part.sync(false).map_err(part_refused)
         };
-        self.disk.run(end).await?;
+        self.data.disk.run(end).await?;
         Ok(shown.trunc_epoch)
     }
 
@@ -454,23 +447,23 @@ impl Node {
         let _change = self.home_change(ino, NOBODY, Grants::ALL).await;
         let _held = self.inode_locks.lock(ino).await;
         self.require_no_mpi(container).await?;
-        let cache = self.cached(ino);
+        let cache = self.cache.of(ino);
         let _published = match cache {
             Some(cache) => Some(cache.publishing.lock(ino).await),
             None => None,
         };
-        let inode = self.inode(ino)?;
+        let inode = self.meta.inode(ino)?;
         if (inode.layout_epoch, inode.trunc_epoch) != (before.layout_epoch, trunc_epoch) {
             return Err(Refused::because(libc_errno::EBUSY, "it was written meanwhile"));
         }
         let (atime, mtime) = (SetTime::To(inode.atime), SetTime::To(inode.mtime));
         part.set_times(Some(atime), Some(mtime)).map_err(part_refused)?;
-        let layout_epoch = self.whole_epoch(&inode);
+        let layout_epoch = self.cache.whole_epoch(&inode);
         if let Some(cache) = cache {
             cache.becomes_dirty(ino)?;
-            self.ledger_durable(cache).await?;
+            cache.ledger_durable().await?;
         }
-        self.change_inode(ino, |inode| {
+        self.meta.change_inode(ino, |inode| {
             inode.layout = Layout::Whole;
             inode.layout_epoch = layout_epoch;
             // What somebody still knows of it is older, whatever its layout epoch.
@@ -479,7 +472,7 @@ impl Node {
         self.files.forget(ino);
         self.recorded.forget(ino);
         if let Some(cache) = cache {
-            self.names_durable().await?;
+            self.meta.durable().await?;
             cache.update(ino, |record| record.layout = Layout::Whole)?;
         }
         self.remove_container_later(container);
@@ -522,7 +515,8 @@ impl Node {
     pub(crate) async fn collect_containers(self: &Rc<Self>) -> Result<(), Refused> {
         let place = Place { parent: InodeId::ROOT, name: DIRECTORY.to_vec() };
         let all = match self
-            .ask(self.shard_of(place.parent, DIRECTORY), NameRequest::Lookup(place))
+            .rpc
+            .ask(self.names.shard_of(place.parent, DIRECTORY), NameRequest::Lookup(place))
             .await
         {
             Ok(PeerReply::Bound(binding)) => binding.ino,
@@ -533,7 +527,7 @@ impl Node {
         for (name, container) in self.files_in(all, Vec::new()).await? {
             let Some(ino) = area::inode_of(&name).map(InodeId) else { continue };
             let is_mine = ino.home() == self.me;
-            let layout = self.inode(ino).map(|inode| inode.layout).ok();
+            let layout = self.meta.inode(ino).map(|inode| inode.layout).ok();
             if is_mine && layout != Some(Layout::Recorded { container }) {
                 self.remove_container_later(container);
             }

@@ -23,12 +23,13 @@ use hayase_wire::message::{
 use tokio::task::AbortHandle;
 
 use super::Answer;
-use super::shard::{binding, record, removal_of_directory};
 use crate::convert::meta_refused;
 use crate::keyed_lock::{KeyGuard, KeyedLock};
 use crate::limits::RENAME_HOLD;
-use crate::node::{Node, check_name, libc_errno, unexpected};
+use crate::meta::{binding, record, removal_of_directory};
+use crate::node::Node;
 use crate::recovery::is_gone;
+use crate::refusals::{check_name, libc_errno, unexpected};
 use crate::told_renames::Starts;
 use crate::uncounted::Uncounted;
 
@@ -42,7 +43,6 @@ const RENAMES: InodeId = InodeId(0);
 #[derive(Default)]
 pub(crate) struct RenameHolds {
     held: RefCell<HashMap<Hold, (Held, AbortHandle)>>,
-    operations: std::cell::Cell<u64>,
     /// Operations that this server coordinates and has not decided yet.
     undecided: RefCell<HashSet<u64>>,
     /// Committed renames whose inodes may not know of their names yet.
@@ -81,10 +81,10 @@ impl Node {
         once: Option<OnceId>,
     ) -> Answer {
         check_name(&to.name)?;
-        self.may_change_names(from.parent, requester).await?;
-        self.may_change_names(to.parent, requester).await?;
-        let op = self.operation_id();
-        let (_, moved) = self.ask_shard(&from, lookup(&from)).await?;
+        self.names.may_change(from.parent, requester).await?;
+        self.names.may_change(to.parent, requester).await?;
+        let op = self.meta.intents.operation_id();
+        let (_, moved) = self.names.ask_shard(&from, lookup(&from)).await?;
         let PeerReply::Bound(moved) = moved else { return Err(unexpected(&moved)) };
         if to.parent.is_cached() {
             // The name may be bound in the tier only.
@@ -92,13 +92,13 @@ impl Node {
         }
         let between = moved.kind == FileKind::Directory && from.parent != to.parent;
         if between {
-            self.ask(REFEREE, OperationRequest::RenameLock { op }).await?;
+            self.rpc.ask(REFEREE, OperationRequest::RenameLock { op }).await?;
         }
         self.renames.undecided.borrow_mut().insert(op);
         let renamed = self.rename_held((op, once), requester, moved, from, to, no_replace).await;
         self.renames.undecided.borrow_mut().remove(&op);
         if between
-            && let Err(error) = self.ask(REFEREE, OperationRequest::RenameUnlock { op }).await
+            && let Err(error) = self.rpc.ask(REFEREE, OperationRequest::RenameUnlock { op }).await
         {
             tracing::warn!(%error, "the referee will end the rename's lock by itself");
         }
@@ -118,15 +118,16 @@ impl Node {
         let prepare = NameRequest::RenamePrepare { op, place: from.clone(), to: to.clone() };
         let same_name = from == to;
         // In key order, whichever server has the lock.
-        let early = if !same_name && to < from { Some(self.hold_name(&to).await?) } else { None };
-        let (old_shard, moved) = match self.ask_shard(&from, prepare).await? {
+        let early =
+            if !same_name && to < from { Some(self.names.hold_name(&to).await?) } else { None };
+        let (old_shard, moved) = match self.names.ask_shard(&from, prepare).await? {
             (old_shard, PeerReply::Bound(moved)) => (old_shard, moved),
             (_, other) => return Err(unexpected(&other)),
         };
         let late = match early {
             Some(_) => Ok(early),
             None if same_name => Ok(None),
-            None => self.hold_name(&to).await.map(Some),
+            None => self.names.hold_name(&to).await.map(Some),
         };
         let done = match &late {
             Err(refused) => Err(refused.clone()),
@@ -145,7 +146,7 @@ impl Node {
                 self.renames.uncounted.count_later(to.clone(), op);
                 self.finish_later([op]);
                 drop(late);
-                self.inval_name(&to, requester).await;
+                self.names.inval_name(&to, requester).await;
                 return Err(refused);
             }
         }
@@ -160,7 +161,7 @@ impl Node {
         };
         let (place, ino) = (from.clone(), moved.ino);
         let finish = NameRequest::RenameFinish { op, place, moved: ino, end, requester };
-        let finished = self.ask_shard(&from, finish).await;
+        let finished = self.names.ask_shard(&from, finish).await;
         let reply = match done? {
             Outcome::Nothing => PeerReply::Renamed { moved: moved.ino, replaced: None },
             Outcome::Moved { victim } => {
@@ -173,12 +174,12 @@ impl Node {
                         self.finish_later([op]);
                     }
                 }
-                self.touch_dir(to.parent);
+                self.names.touch_dir(to.parent);
                 // Before kernels are told: one of them may hold its directory for a lookup of this
                 // very name, and would wait for itself.
                 drop(late);
-                self.inval_name(&to, requester).await;
-                self.directories.looked_up(to, requester);
+                self.names.inval_name(&to, requester).await;
+                self.names.directories.looked_up(to, requester);
                 PeerReply::Renamed { moved: moved.ino, replaced: victim.map(|victim| victim.ino) }
             }
         };
@@ -195,7 +196,7 @@ impl Node {
     ) -> Result<(), Refused> {
         match others.is_empty() && requester == self.node {
             true => Ok(()),
-            false => self.names_durable().await,
+            false => self.meta.durable().await,
         }
     }
 
@@ -213,7 +214,7 @@ impl Node {
             self.refuse_loop(moved.ino, to.parent).await?;
         }
         self.settle_name(to).await?;
-        let victim = self.bound(to)?;
+        let victim = self.meta.bound(to)?;
         if let Some(victim) = victim {
             if no_replace {
                 return Err(Refused::new(libc_errno::EEXIST));
@@ -231,9 +232,9 @@ impl Node {
                 (false, true) => return Err(Refused::new(libc_errno::EISDIR)),
                 (true, true) => {
                     // Only its name: the rename has not happened yet.
-                    self.intend(op, removal_of_directory(to, victim, None))?;
+                    self.meta.intents.put(op, removal_of_directory(to, victim, None))?;
                     let request = DirectoryRequest::Remove { dir: victim.ino };
-                    if let Err(refused) = self.ask(victim.ino.home(), request).await {
+                    if let Err(refused) = self.rpc.ask(victim.ino.home(), request).await {
                         self.finish_later([op]);
                         return Err(refused);
                     }
@@ -245,7 +246,7 @@ impl Node {
             true => self.before_rename(moved, victim, from, to).await?,
             false => None,
         };
-        let committed = match self.hold_dir(to.parent).await {
+        let committed = match self.names.hold_dir(to.parent).await {
             Ok(()) => self.commit_rename((op, once), moved, victim, (from, old_shard), to),
             Err(refused) => {
                 self.finish_later([op]);
@@ -268,7 +269,7 @@ impl Node {
         to: &Place,
     ) -> Result<Outcome, Refused> {
         tracing::debug!(op, ino = %moved.ino, "rename commits");
-        let mut txn = self.names.begin();
+        let mut txn = self.meta.begin();
         ops::replace(&mut txn, to.parent, &to.name, record(moved)).map_err(meta_refused)?;
         if old_shard == self.me {
             ops::remove_entry(&mut txn, from.parent, &from.name);
@@ -278,12 +279,12 @@ impl Node {
             from: (from.parent, from.name.clone()),
             to: (to.parent, to.name.clone()),
             victim: victim.map(record),
-            time: crate::convert::stored_time(self.now()),
+            time: crate::convert::stored_time(self.meta.now()),
         };
         ops::put_intent(&mut txn, &Intent { id: op, what }).map_err(meta_refused)?;
         let replaced = victim.map(|victim| victim.ino);
         let reply = PeerReply::Renamed { moved: moved.ino, replaced };
-        self.record(&mut txn, once, &reply)?;
+        self.meta.answers.record(&mut txn, once, &reply)?;
         txn.commit().map_err(meta_refused)?;
         Ok(Outcome::Moved { victim })
     }
@@ -295,7 +296,7 @@ impl Node {
             if at == moved {
                 return Err(Refused::new(libc_errno::EINVAL));
             }
-            match self.ask(at.home(), DirectoryRequest::Parent { dir: at }).await? {
+            match self.rpc.ask(at.home(), DirectoryRequest::Parent { dir: at }).await? {
                 PeerReply::Parent(Some(parent)) => at = parent,
                 PeerReply::Parent(None) => return Ok(()),
                 other => return Err(unexpected(&other)),
@@ -315,16 +316,16 @@ impl Node {
     ) -> Result<(), Refused> {
         let (ino, old, new) = (moved.ino, from.clone(), to.clone());
         let relink = LinkRequest::Relink { ino, op, from: old, to: new, requester };
-        unless_gone(self.ask(ino.home(), relink).await)?;
+        unless_gone(self.rpc.ask(ino.home(), relink).await)?;
         let Some(victim) = victim.filter(|victim| victim.kind != FileKind::Directory) else {
             return Ok(());
         };
         let (ino, place) = (victim.ino, to.clone());
         let unlink = LinkRequest::LinkDec { ino, place, requester, replaced: true };
-        if let Err(error) = unless_gone(self.ask(ino.home(), unlink).await) {
+        if let Err(error) = unless_gone(self.rpc.ask(ino.home(), unlink).await) {
             tracing::warn!(%ino, %error, "failed to tell the home which file a rename replaced: repeated later");
-            let later = self.operation_id();
-            self.intend(later, self.removal_of(to, victim))?;
+            let later = self.meta.intents.operation_id();
+            self.meta.intents.put(later, self.meta.removal_of(to, victim))?;
             self.finish_later([later]);
         }
         Ok(())
@@ -347,18 +348,20 @@ impl Node {
         place: Place,
         to: Place,
     ) -> Answer {
-        let prepared = ops::intent(&self.names.begin(), op).map_err(meta_refused)?;
+        let prepared = ops::intent(&self.meta.begin(), op).map_err(meta_refused)?;
         if let Some(IntentKind::Prepared { entry, .. }) = prepared {
             // Asked again after a restart, which has found it and holds the name.
             return Ok(PeerReply::Bound(binding(&entry)));
         }
-        let guard = self.hold_name(&place).await?;
+        let guard = self.names.hold_name(&place).await?;
         self.settle_name(&place).await?;
-        let Some(found) = self.bound(&place)? else {
+        let Some(found) = self.meta.bound(&place)? else {
             return Err(Refused::new(libc_errno::ENOENT));
         };
         let (entry, from) = (record(found), (place.parent, place.name));
-        self.intend(op, IntentKind::Prepared { entry, from, to: (to.parent, to.name) })?;
+        self.meta
+            .intents
+            .put(op, IntentKind::Prepared { entry, from, to: (to.parent, to.name) })?;
         self.hold(Hold::Name(op), Held::Name(guard));
         Ok(PeerReply::Bound(found))
     }
@@ -366,7 +369,7 @@ impl Node {
     /// After a restart: a name whose rename was prepared here is held until its coordinator was
     /// asked. Before anybody else can have it.
     pub(crate) async fn hold_prepared(self: &Rc<Self>, op: u64, place: Place) {
-        let guard = self.name_locks.lock(place).await;
+        let guard = self.names.locks.lock(place).await;
         self.hold(Hold::Name(op), Held::Name(guard));
     }
 
@@ -376,11 +379,11 @@ impl Node {
         if self.renames.undecided.borrow().contains(&op) {
             return Ok(PeerReply::Outcome(None));
         }
-        let intent = ops::intent(&self.names.begin(), op).map_err(meta_refused)?;
+        let intent = ops::intent(&self.meta.begin(), op).map_err(meta_refused)?;
         let committed = matches!(intent, Some(IntentKind::Rename { .. }));
         if committed {
             // Who asks is going to unbind the old name.
-            self.names_durable().await?;
+            self.meta.durable().await?;
         }
         Ok(PeerReply::Outcome(Some(committed)))
     }
@@ -395,19 +398,19 @@ impl Node {
     ) -> Answer {
         let is_left = self.is_left_to_unbind(op, &place, moved, end).await?;
         tracing::debug!(op, %moved, ?end, unbinds = is_left.is_some(), "rename finishes");
-        let mut txn = self.names.begin();
+        let mut txn = self.meta.begin();
         if is_left.is_some() {
             ops::remove_entry(&mut txn, place.parent, &place.name);
         }
         self.end_intent_in(&mut txn, op, end)?;
         txn.commit().map_err(meta_refused)?;
         if end != RenameEnd::Undone {
-            self.touch_dir(place.parent);
+            self.names.touch_dir(place.parent);
         }
         let is_first = self.renames.end(Hold::Name(op)) || is_left.is_some();
         drop(is_left);
         if is_first && end != RenameEnd::Undone {
-            self.inval_name(&place, requester).await;
+            self.names.inval_name(&place, requester).await;
         }
         Ok(PeerReply::Done)
     }
@@ -424,29 +427,29 @@ impl Node {
         if end == RenameEnd::Undone {
             return Ok(None);
         }
-        match ops::intent(&self.names.begin(), op).map_err(meta_refused)? {
+        match ops::intent(&self.meta.begin(), op).map_err(meta_refused)? {
             Some(IntentKind::Prepared { .. }) => return Ok(Some(LeftToUnbind::Prepared)),
             // Names that were spread come from a server that may have lost power.
-            None if self.incarnation > 1 || self.may_be_kept(place.parent) => {}
+            None if self.incarnation > 1 || self.names.may_be_kept(place.parent) => {}
             _ => return Ok(None),
         }
-        if self.bound(place)?.is_none_or(|found| found.ino != moved) {
+        if self.meta.bound(place)?.is_none_or(|found| found.ino != moved) {
             return Ok(None);
         }
         // A power cut may have taken the memory of the preparation.
-        let held = self.hold_name(place).await?;
+        let held = self.names.hold_name(place).await?;
         let is_target = |intent: &Intent| {
             matches!(&intent.what, IntentKind::Rename { to, .. }
                 if to.0 == place.parent && to.1 == place.name)
                 && !self.told_renames.has(intent.id)
         };
-        if self.bound(place)?.is_none_or(|found| found.ino != moved)
-            || self.intents().iter().any(is_target)
+        if self.meta.bound(place)?.is_none_or(|found| found.ino != moved)
+            || self.meta.intents.all().iter().any(is_target)
         {
             return Ok(None);
         }
         let asked = OperationRequest::HasName { ino: moved, place: place.clone() };
-        match self.ask(moved.home(), asked).await {
+        match self.rpc.ask(moved.home(), asked).await {
             Ok(PeerReply::Outcome(Some(false))) => Ok(Some(LeftToUnbind::Forgotten(held))),
             Ok(_) => Ok(None),
             Err(refused) if is_gone(&refused) => Ok(Some(LeftToUnbind::Forgotten(held))),
@@ -486,13 +489,6 @@ impl Node {
     pub(super) fn rename_unlock(&self, op: u64) -> PeerReply {
         self.renames.end(Hold::Renames(op));
         PeerReply::Done
-    }
-
-    /// Unlike any other in the job, and unlike any inode: server, incarnation, count.
-    pub(crate) fn operation_id(&self) -> u64 {
-        let count = self.renames.operations.get() + 1;
-        self.renames.operations.set(count);
-        u64::from(self.me.0) << 48 | 1 << 47 | (self.incarnation & 0x7fff) << 32 | count
     }
 
     /// A coordinator that never finishes holds a name for a while only.

@@ -3,100 +3,35 @@
 //! An entry is inserted only while this server holds a grant of the directory's home, so a name
 //! never appears in a directory that is being removed.
 
+use crate::meta::binding;
+use crate::meta::record;
+use crate::meta::removal_of_directory;
 use std::rc::Rc;
 
-use hayase_layout::{InodeId, NodeId, ServerId};
-use hayase_store::namespace::{EntryRecord, Intent, IntentKind};
+use hayase_layout::NodeId;
+use hayase_store::namespace::Intent;
 use hayase_store::ops;
 use hayase_wire::message::{
-    Binding, DirectoryRequest, FileKind, NameRequest, OnceId, PeerReply, Place, Refused, ShardEntry,
+    Binding, DirectoryRequest, FileKind, OnceId, PeerReply, Place, Refused,
 };
 
 use super::Answer;
-use crate::convert::{kind, meta_refused, stored_kind};
-use crate::keyed_lock::KeyGuard;
-use crate::limits::{INVAL_NAME_WAIT, NAME_WAIT};
-use crate::node::{Node, check_name, libc_errno};
-
-/// A listing's reply holds at most this many entries, however short the names.
-const LIST_MAX: usize = 1024;
-
-pub(crate) fn record(binding: Binding) -> EntryRecord {
-    EntryRecord { ino: binding.ino, kind: stored_kind(binding.kind) }
-}
-
-pub(crate) fn binding(record: &EntryRecord) -> Binding {
-    Binding { ino: record.ino, kind: kind(record.kind) }
-}
-
-/// The intent of a directory's removal.
-pub(crate) fn removal_of_directory(
-    place: &Place,
-    found: Binding,
-    once: Option<OnceId>,
-) -> IntentKind {
-    let once = once.map(|once| (once.process, once.slot, once.number));
-    let (parent, name) = (place.parent, place.name.clone());
-    IntentKind::RemoveDirectory { entry: record(found), parent, name, once }
-}
+use crate::convert::meta_refused;
+use crate::node::Node;
+use crate::refusals::{check_name, libc_errno};
 
 impl Node {
-    /// Holds a name, once nobody else does.
-    pub(crate) async fn hold_name(&self, place: &Place) -> Result<KeyGuard<Place>, Refused> {
-        let held = tokio::time::timeout(NAME_WAIT, self.name_locks.lock(place.clone())).await;
-        let why = "an operation has this name in its hands and does not come to its end";
-        held.map_err(|_| Refused::because(libc_errno::EIO, why))
-    }
-
-    /// Waits for a rename that has this name in its hands.
-    pub(crate) async fn wait_for_name(&self, place: &Place) -> Result<(), Refused> {
-        if self.name_locks.is_locked(place) {
-            drop(self.hold_name(place).await?);
-        }
-        Ok(())
-    }
-
-    pub(crate) fn bound(&self, place: &Place) -> Result<Option<Binding>, Refused> {
-        let txn = self.names.begin();
-        let found = ops::lookup(&txn, place.parent, &place.name);
-        Ok(found.map_err(meta_refused)?.as_ref().map(binding))
-    }
-
     pub(super) async fn shard_lookup(self: &Rc<Self>, from: NodeId, place: Place) -> Answer {
-        self.wait_for_name(&place).await?;
-        let found = match self.bound(&place)? {
+        self.names.wait_for_name(&place).await?;
+        let found = match self.meta.bound(&place)? {
             None if place.parent.is_cached() => self.import_name(&place).await?,
             found => found,
         };
         let Some(found) = found else {
             return Err(Refused::new(libc_errno::ENOENT));
         };
-        self.directories.looked_up(place, from);
+        self.names.directories.looked_up(place, from);
         Ok(PeerReply::Bound(found))
-    }
-
-    /// Makes sure that entries of `dir` may be inserted here. True until the next `await`.
-    pub(crate) async fn hold_dir(self: &Rc<Self>, dir: InodeId) -> Result<(), Refused> {
-        loop {
-            self.directories.wait_while_frozen(dir).await;
-            if self.directories.holds(dir) {
-                return Ok(());
-            }
-            let known = ops::has_dir_grant(&self.names.begin(), dir).map_err(meta_refused)?;
-            if known {
-                self.directories.hold(dir);
-                return Ok(());
-            }
-            let thaws = self.directories.thaws();
-            self.ask(dir.home(), DirectoryRequest::Grant { dir }).await?;
-            // A removal that came and went meanwhile took this grant along: ask again.
-            if thaws == self.directories.thaws() {
-                let mut txn = self.names.begin();
-                ops::grant_dir(&mut txn, dir).map_err(meta_refused)?;
-                txn.commit().map_err(meta_refused)?;
-                self.directories.hold(dir);
-            }
-        }
     }
 
     pub(super) async fn shard_insert(
@@ -107,24 +42,24 @@ impl Node {
         once: Option<OnceId>,
     ) -> Answer {
         check_name(&place.name)?;
-        self.may_change_names(place.parent, from).await?;
-        let _held = self.hold_name(&place).await?;
-        self.hold_dir(place.parent).await?;
-        if self.given_up.contains(op) {
+        self.names.may_change(place.parent, from).await?;
+        let _held = self.names.hold_name(&place).await?;
+        self.names.hold_dir(place.parent).await?;
+        if self.names.given_up.contains(op) {
             return Ok(PeerReply::Stale);
         }
-        let mut txn = self.names.begin();
+        let mut txn = self.meta.begin();
         let inserted = ops::insert(&mut txn, place.parent, &place.name, record(binding))
             .map_err(meta_refused)?;
         if let Err(exists) = inserted {
             return Ok(PeerReply::Exists(self::binding(&exists.0)));
         }
         let reply = PeerReply::Bound(binding);
-        self.record(&mut txn, once, &reply)?;
+        self.meta.answers.record(&mut txn, once, &reply)?;
         txn.commit().map_err(meta_refused)?;
-        self.directories.looked_up(place.clone(), from);
-        self.is_there_now(&place);
-        self.touch_dir(place.parent);
+        self.names.directories.looked_up(place.clone(), from);
+        self.cache.is_there_now(&place);
+        self.names.touch_dir(place.parent);
         Ok(reply)
     }
 
@@ -135,10 +70,10 @@ impl Node {
         directory: bool,
         once: Option<OnceId>,
     ) -> Answer {
-        self.may_change_names(place.parent, from).await?;
-        let held = self.hold_name(&place).await?;
+        self.names.may_change(place.parent, from).await?;
+        let held = self.names.hold_name(&place).await?;
         self.settle_name(&place).await?;
-        let Some(found) = self.bound(&place)? else {
+        let Some(found) = self.meta.bound(&place)? else {
             return Err(Refused::new(libc_errno::ENOENT));
         };
         match (directory, found.kind == FileKind::Directory) {
@@ -157,8 +92,8 @@ impl Node {
             self.unbind_for_unlink(&place, found, from, once)?
         };
         drop(held);
-        self.touch_dir(place.parent);
-        self.inval_name(&place, from).await;
+        self.names.touch_dir(place.parent);
+        self.names.inval_name(&place, from).await;
         Ok(reply)
     }
 
@@ -170,9 +105,10 @@ impl Node {
         found: Binding,
         once: Option<OnceId>,
     ) -> Result<PeerReply, Refused> {
-        let op = self.operation_id();
-        self.intend(op, removal_of_directory(place, found, once))?;
-        let removed = self.ask(found.ino.home(), DirectoryRequest::Remove { dir: found.ino }).await;
+        let op = self.meta.intents.operation_id();
+        self.meta.intents.put(op, removal_of_directory(place, found, once))?;
+        let removed =
+            self.rpc.ask(found.ino.home(), DirectoryRequest::Remove { dir: found.ino }).await;
         if let Err(refused) = removed {
             if refused.errno == libc_errno::EIO {
                 self.finish_later([op]);
@@ -182,10 +118,10 @@ impl Node {
             return Err(refused);
         }
         let reply = PeerReply::Bound(found);
-        let mut txn = self.names.begin();
+        let mut txn = self.meta.begin();
         ops::remove_entry(&mut txn, place.parent, &place.name);
         ops::drop_intent(&mut txn, op).map_err(meta_refused)?;
-        self.record(&mut txn, once, &reply)?;
+        self.meta.answers.record(&mut txn, once, &reply)?;
         txn.commit().map_err(meta_refused)?;
         Ok(reply)
     }
@@ -199,24 +135,18 @@ impl Node {
         requester: NodeId,
         once: Option<OnceId>,
     ) -> Result<PeerReply, Refused> {
-        let op = self.operation_id();
+        let op = self.meta.intents.operation_id();
         let reply = PeerReply::Unbound { binding, op };
-        let mut txn = self.names.begin();
+        let mut txn = self.meta.begin();
         ops::remove_entry(&mut txn, place.parent, &place.name);
-        let what = self.removal_of(place, binding);
+        let what = self.meta.removal_of(place, binding);
         ops::put_intent(&mut txn, &Intent { id: op, what }).map_err(meta_refused)?;
-        self.record(&mut txn, once, &reply)?;
+        self.meta.answers.record(&mut txn, once, &reply)?;
         txn.commit().map_err(meta_refused)?;
         self.takes_link(op, binding.ino, requester);
         // Who asked may never reach the home.
         self.finish_later([op]);
         Ok(reply)
-    }
-
-    pub(super) fn removal_of(&self, place: &Place, found: Binding) -> IntentKind {
-        let (parent, name) = (place.parent, place.name.clone());
-        let time = crate::convert::stored_time(self.now());
-        IntentKind::Remove { entry: record(found), parent, name, time }
     }
 
     /// Name and link of an inode whose home is here go in one transaction.
@@ -227,136 +157,18 @@ impl Node {
         requester: NodeId,
         once: Option<OnceId>,
     ) -> Result<PeerReply, Refused> {
-        let _change = self.home_change(found.ino, requester, super::inode::ATTR).await;
+        let _change = self.home_change(found.ino, requester, crate::home::ATTR).await;
         self.bury_what_came_since(found.ino, place).await?;
         let reply = PeerReply::Bound(found);
-        let mut txn = self.names.begin();
+        let mut txn = self.meta.begin();
         ops::remove_entry(&mut txn, place.parent, &place.name);
-        self.record(&mut txn, once, &reply)?;
+        self.meta.answers.record(&mut txn, once, &reply)?;
         self.unlink_in(txn, found.ino, place, requester, false)?;
         Ok(reply)
     }
 
-    /// Tells the nodes that looked a name up of its end, but not the one that ended it.
-    pub(crate) async fn inval_name(self: &Rc<Self>, place: &Place, requester: NodeId) {
-        let mut told = Vec::new();
-        for node in self.directories.forget_name(place) {
-            if node != requester {
-                let request = NameRequest::InvalName(place.clone());
-                told.push(tokio::task::spawn_local(self.ask(ServerId(node.0), request)));
-            }
-        }
-        if told.is_empty() {
-            return;
-        }
-        let all = async {
-            for answer in told {
-                if let Ok(Err(error)) = answer.await {
-                    tracing::debug!(%error, "a node was not told of a name's end");
-                }
-            }
-        };
-        // Unbounded waiting could deadlock two kernels that hold a directory each.
-        if tokio::time::timeout(INVAL_NAME_WAIT, all).await.is_err() {
-            tracing::debug!("a name may be seen up to a second longer on a busy node");
-        }
-    }
-
     pub(super) async fn forget_name(self: &Rc<Self>, place: Place) -> PeerReply {
-        self.forget_name_here(place.parent, place.name).await;
+        self.clients.forget_name(place.parent, place.name).await;
         PeerReply::Done
-    }
-
-    pub(super) fn shard_list(&self, dir: InodeId, cookie: u64, bytes: u32) -> Answer {
-        let txn = self.names.begin();
-        let mut entries = Vec::new();
-        let mut room = i64::from(bytes);
-        let mut end = false;
-        let mut after = cookie;
-        while room > 0 && entries.len() < LIST_MAX {
-            let page = ops::list(&txn, dir, after, 128).map_err(meta_refused)?;
-            end = page.is_empty();
-            let Some((last, _, _)) = page.last() else { break };
-            after = *last;
-            for (cookie, name, record) in page {
-                room -= name.len() as i64 + 24;
-                entries.push(ShardEntry { cookie, name, binding: binding(&record) });
-            }
-        }
-        Ok(PeerReply::Listing { entries, end })
-    }
-
-    /// As the home of a directory that was kept when the question was asked.
-    pub(super) async fn list_all(&self, dir: InodeId, cookie: u64, bytes: u32) -> Answer {
-        self.kept_names.settled(dir).await;
-        match self.is_spread_here(dir)? {
-            true => Ok(PeerReply::Spread),
-            false => self.shard_list(dir, cookie, bytes),
-        }
-    }
-
-    pub(super) async fn sync_names(self: &Rc<Self>, bound: Vec<(Place, InodeId)>) -> Answer {
-        // While one is waited for another may begin.
-        while let Some((place, _)) = bound.iter().find(|at| self.kept_names.is_moving(at.0.parent))
-        {
-            self.kept_names.settled(place.parent).await;
-        }
-        if bound.iter().any(|(place, _)| self.is_name_elsewhere(place)) {
-            return Ok(PeerReply::Spread);
-        }
-        let mut are_bound = true;
-        for (place, ino) in &bound {
-            are_bound &= self.bound(place)?.is_some_and(|found| found.ino == *ino)
-                || self.intents().iter().any(|intent| intent.what.speaks_of(*ino));
-        }
-        self.names_durable().await?;
-        Ok(PeerReply::Outcome(Some(are_bound)))
-    }
-
-    /// At its shard, since the names of its directory were spread from here.
-    fn is_name_elsewhere(&self, place: &Place) -> bool {
-        let dir = place.parent;
-        self.may_be_kept(dir) && dir.home() == self.me && self.shard_of(dir, &place.name) != self.me
-    }
-
-    /// Everything that the name space has acknowledged survives a power cut from here on.
-    pub(crate) async fn names_durable(&self) -> Result<(), Refused> {
-        // Tombstones first: a name must not be gone without the one that hides it in the tier.
-        let buried = self.tombstones_durable().await?;
-        self.names_disk.sync().await?;
-        // Names may have gone with that whose tombstones came after the first sync.
-        if self.cache.as_ref().is_some_and(|cache| cache.last_tombstone.get() != buried) {
-            self.tombstones_durable().await?;
-        }
-        Ok(())
-    }
-
-    /// The last one that is durable then; 0 without a tier.
-    async fn tombstones_durable(&self) -> Result<u64, Refused> {
-        let Some(cache) = &self.cache else { return Ok(0) };
-        let buried = cache.last_tombstone.get();
-        self.ledger_durable(cache).await?;
-        Ok(buried)
-    }
-
-    pub(super) async fn shard_freeze(self: &Rc<Self>, dir: InodeId) -> Answer {
-        self.directories.freeze(dir);
-        let empty = ops::is_empty(&self.names.begin(), dir);
-        match empty.map_err(meta_refused) {
-            Ok(true) => Ok(PeerReply::Empty(true)),
-            other => {
-                self.directories.thaw(dir);
-                other.map(PeerReply::Empty)
-            }
-        }
-    }
-
-    /// The removal is over, one way or the other: entries need a new grant of the home first.
-    pub(super) fn shard_thaw(&self, dir: InodeId) -> Answer {
-        let mut txn = self.names.begin();
-        ops::revoke_dir_grant(&mut txn, dir).map_err(meta_refused)?;
-        txn.commit().map_err(meta_refused)?;
-        self.directories.thaw(dir);
-        Ok(PeerReply::Done)
     }
 }

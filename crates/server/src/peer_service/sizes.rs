@@ -1,12 +1,10 @@
 //! Sizes at their home: striped files, appends, truncate, and calls on the whole of a part.
 
-use std::collections::BTreeMap;
 use std::rc::Rc;
 
 use hayase_layout::{ByteCount, InodeId, Layout, NodeId, ServerId, StripeMap};
+use hayase_store::Whence;
 use hayase_store::namespace::{FileKind, Inode};
-use hayase_store::{Part, Whence, ops};
-use hayase_wire::BoxBuffer;
 use hayase_wire::message::{
     Grants, InodeRequest, MachineLife, NameRequest, PartRef, PartRequest, PeerReply, Place, Refused,
 };
@@ -15,13 +13,13 @@ use super::Answer;
 use super::durable_files::{
     Asking, forget_durability, is_of_container, note_broken, refuse_broken,
 };
-use super::inode::whole_part;
 use crate::appends::Found;
-use crate::convert::{meta_refused, part_refused, stored_time};
+use crate::convert::{part_refused, stored_time};
+use crate::data::ranges::Beside;
 use crate::keyed_lock::KeyGuard;
 use crate::limits::NAMES_ASKED_MAX;
-use crate::node::{Node, libc_errno, unexpected};
-use crate::ranges::Beside;
+use crate::node::Node;
+use crate::refusals::{libc_errno, unexpected};
 
 /// `FALLOC_FL_KEEP_SIZE` of fallocate(2).
 pub(super) const KEEP_SIZE: i32 = 1;
@@ -30,12 +28,6 @@ pub(super) const KEEP_SIZE: i32 = 1;
 const PUNCH_HOLE: i32 = 2;
 
 impl Node {
-    /// The part of a `Whole` file of this home.
-    pub(super) fn whole(&self, inode: &Inode) -> Result<Part, Refused> {
-        let part = self.parts.get(whole_part(inode.ino, inode.layout_epoch));
-        part.map_err(part_refused)
-    }
-
     pub(super) async fn extend(
         self: &Rc<Self>,
         ino: InodeId,
@@ -47,12 +39,12 @@ impl Node {
     }
 
     fn extend_to(&self, ino: InodeId, end: u64, trunc_epoch: u32) -> Answer {
-        if self.inode(ino)?.trunc_epoch != trunc_epoch {
+        if self.meta.inode(ino)?.trunc_epoch != trunc_epoch {
             return Ok(PeerReply::Stale);
         }
         self.turns.taken(ino);
-        let now = stored_time(self.now());
-        let inode = self.change_inode(ino, |inode| {
+        let now = stored_time(self.meta.now());
+        let inode = self.meta.change_inode(ino, |inode| {
             inode.size = inode.size.max(end);
             inode.bytes_changed(now);
         })?;
@@ -62,7 +54,7 @@ impl Node {
     /// Waits while a truncate is under way: the size before it must not be told after it.
     pub(super) async fn size_of(self: &Rc<Self>, ino: InodeId) -> Answer {
         self.settled(ino).await;
-        let inode = self.inode(ino)?;
+        let inode = self.meta.inode(ino)?;
         if inode.layout == Layout::Whole {
             // It was recorded when the asker looked: its part knows.
             return Ok(PeerReply::Stale);
@@ -75,15 +67,15 @@ impl Node {
     pub(crate) async fn truncate(self: &Rc<Self>, inode: &Inode, size: u64) -> Result<(), Refused> {
         match &inode.layout {
             Layout::Whole => {
-                let part = self.whole(inode)?;
-                let _held = self.direct.hold(inode.ino).await;
-                let _range = self.ranges.begin(part.id(), 0..u64::MAX, Beside::None).await;
+                let part = self.data.whole(inode)?;
+                let _held = self.data.direct.hold(inode.ino).await;
+                let _range = self.data.ranges.begin(part.id(), 0..u64::MAX, Beside::None).await;
                 let work = move || part.truncate(size).map_err(part_refused);
-                self.disk.run(work).await?;
+                self.data.disk.run(work).await?;
                 if size == 0 && !inode.ino.is_cached() {
-                    forget_durability(&self.names, inode.ino)?;
+                    forget_durability(self.meta.store(), inode.ino)?;
                 }
-                self.usage_changed();
+                self.data.usage.changed();
                 Ok(())
             }
             Layout::Striped { .. } => self.truncate_striped(inode.ino, size).await,
@@ -96,11 +88,11 @@ impl Node {
     /// size. Meanwhile nobody is told a size.
     async fn truncate_striped(self: &Rc<Self>, ino: InodeId, size: u64) -> Result<(), Refused> {
         let _held = self.turn_to_truncate(ino).await;
-        let inode = self.change_inode(ino, |inode| inode.trunc_epoch += 1)?;
+        let inode = self.meta.change_inode(ino, |inode| inode.trunc_epoch += 1)?;
         self.appends.forget(ino);
         self.cut_parts(&inode, size).await?;
-        let now = stored_time(self.now());
-        self.change_inode(ino, |inode| {
+        let now = stored_time(self.meta.now());
+        self.meta.change_inode(ino, |inode| {
             inode.size = size;
             inode.bytes_changed(now);
         })?;
@@ -121,7 +113,7 @@ impl Node {
             let len = map.part_len(index, ByteCount(size)).0;
             let trunc_epoch = inode.trunc_epoch;
             let request = PartRequest::Truncate { part, len, trunc_epoch };
-            cuts.push(tokio::task::spawn_local(self.ask(*server, request)));
+            cuts.push(tokio::task::spawn_local(self.rpc.ask(*server, request)));
         }
         for cut in cuts {
             cut.await.map_err(|_| Refused::new(libc_errno::EIO))??;
@@ -137,10 +129,10 @@ impl Node {
             if self.appends.is_begun(ino) {
                 return Ok(());
             }
-            let inode = self.change_inode(ino, |inode| inode.trunc_epoch += 1)?;
+            let inode = self.meta.change_inode(ino, |inode| inode.trunc_epoch += 1)?;
             let cut = self.cut_parts(&inode, inode.size).await;
             // To a part of a lost node nobody writes.
-            if !self.membership.has_lost() {
+            if !self.rpc.membership.has_lost() {
                 cut?;
             }
         }
@@ -160,32 +152,12 @@ impl Node {
         self.inode_locks.lock(ino).await
     }
 
-    /// The end of a `Whole` file is where its part ends, for local appenders too.
-    pub(super) async fn append_whole(
-        self: &Rc<Self>,
-        ino: InodeId,
-        _from: NodeId,
-        (buffer, len): (BoxBuffer, usize),
-    ) -> Answer {
-        let inode = self.inode(ino)?;
-        if inode.layout != Layout::Whole {
-            return Ok(PeerReply::Stale);
-        }
-        let part = self.whole(&inode)?;
-        // Else the end would be looked for while a longer file is on its way, in one piece or several.
-        let _range = self.ranges.begin(part.id(), 0..u64::MAX, Beside::None).await;
-        let work = move || part.append(&(*buffer).as_ref()[..len]).map_err(part_refused);
-        let offset = self.disk.run(work).await?;
-        self.counters.bytes_written.set(self.counters.bytes_written.get() + len as u64);
-        Ok(PeerReply::Appended { offset: offset.0, life: self.life })
-    }
-
     pub(super) async fn append_reserve(self: &Rc<Self>, ino: InodeId, len: u32) -> Answer {
         if self.incarnation > 1 && !self.appends.is_begun(ino) {
             self.void_reservations(ino).await?;
         }
         self.settled(ino).await;
-        let inode = self.inode(ino)?;
+        let inode = self.meta.inode(ino)?;
         let offset = self.appends.reserve(ino, inode.size, u64::from(len));
         Ok(PeerReply::Offset { offset, trunc_epoch: inode.trunc_epoch })
     }
@@ -225,18 +197,18 @@ impl Node {
         len: u64,
     ) -> Answer {
         let _change = self.home_change(ino, from, Grants::ALL).await;
-        let inode = self.inode(ino)?;
+        let inode = self.meta.inode(ino)?;
         match inode.layout {
             Layout::Whole => {
-                let part = self.whole(&inode)?;
-                let _held = self.direct.hold(ino).await;
-                let _range = self.ranges.begin(part.id(), 0..u64::MAX, Beside::None).await;
+                let part = self.data.whole(&inode)?;
+                let _held = self.data.direct.hold(ino).await;
+                let _range = self.data.ranges.begin(part.id(), 0..u64::MAX, Beside::None).await;
                 if mode & KEEP_SIZE != 0 && mode & PUNCH_HOLE == 0 {
-                    self.kept_room.program_keeps(ino);
+                    self.data.kept_room.program_keeps(ino);
                 }
                 let work = move || part.allocate(mode, offset, len).map_err(part_refused);
-                self.disk.run(work).await?;
-                self.usage_changed();
+                self.data.disk.run(work).await?;
+                self.data.usage.changed();
                 Ok(PeerReply::Done)
             }
             // Room of several servers can not be promised in one step (documented).
@@ -246,14 +218,14 @@ impl Node {
     }
 
     pub(super) async fn seek(self: &Rc<Self>, ino: InodeId, offset: u64, whence: u8) -> Answer {
-        let mut inode = self.inode(ino)?;
-        if !self.is_here(ino) {
+        let mut inode = self.meta.inode(ino)?;
+        if !self.cache.is_here(ino) {
             inode.size = self.attr_of(&inode)?.size;
         }
         let whence = if whence == 3 { Whence::Data } else { Whence::Hole };
         let found = match inode.layout {
-            Layout::Whole if self.is_here(ino) => {
-                let part = self.whole(&inode)?;
+            Layout::Whole if self.cache.is_here(ino) => {
+                let part = self.data.whole(&inode)?;
                 part.seek(offset, whence).map_err(part_refused)?
             }
             // One run of data, as POSIX allows for files that do not tell their holes.
@@ -279,7 +251,7 @@ impl Node {
         for (server, index) in servers.iter().zip(0..) {
             let part = PartRef { ino: inode.ino, layout_epoch: inode.layout_epoch, index };
             let request = PartRequest::Sync { part, data_only };
-            syncs.push(tokio::task::spawn_local(self.ask(*server, request)));
+            syncs.push(tokio::task::spawn_local(self.rpc.ask(*server, request)));
         }
         for sync in syncs {
             match sync.await.map_err(|_| Refused::new(libc_errno::EIO))?? {
@@ -292,34 +264,34 @@ impl Node {
 
     /// Parts first, then the inode, then the names that lead to it.
     pub(super) async fn fsync(self: &Rc<Self>, ino: InodeId, data_only: bool) -> Answer {
-        let inode = self.inode(ino)?;
-        let mut lives = vec![(self.me, self.life)];
+        let inode = self.meta.inode(ino)?;
+        let mut lives = vec![(self.me, self.data.life)];
         match &inode.layout {
             // The tier has all of it.
-            Layout::Whole if !self.is_here(ino) => {}
+            Layout::Whole if !self.cache.is_here(ino) => {}
             Layout::Whole if is_of_container(&inode) => {
                 lives = self.sync_noted(&inode, Asking::Sync { data_only }).await?;
             }
             Layout::Whole => {
-                let part = self.whole(&inode)?;
-                match self.cached(ino) {
-                    Some(cache) => cache.sync_part(&self.disk, part).await?,
+                let part = self.data.whole(&inode)?;
+                match self.cache.of(ino) {
+                    Some(cache) => cache.sync_part(&self.data.disk, part).await?,
                     None => {
-                        refuse_broken(&self.names, ino, self.me)?;
+                        refuse_broken(self.meta.store(), ino, self.me)?;
                         let found = part.clone();
                         let work = move || part.sync(data_only).map_err(part_refused);
-                        let synced = self.disk.run(work).await;
+                        let synced = self.data.disk.run(work).await;
                         if synced.is_err() && found.has_failed() {
-                            note_broken(&self.names, ino)?;
-                            self.names_durable().await?;
+                            note_broken(self.meta.store(), ino)?;
+                            self.meta.durable().await?;
                         }
                         synced?;
                     }
                 }
             }
             Layout::Striped { .. } => {
-                if let Some(cache) = self.cached(ino) {
-                    self.ledger_durable(cache).await?;
+                if let Some(cache) = self.cache.of(ino) {
+                    cache.ledger_durable().await?;
                 }
                 let synced = match is_of_container(&inode) {
                     true => self.sync_noted(&inode, Asking::Sync { data_only }).await,
@@ -331,13 +303,13 @@ impl Node {
                 })?;
             }
             Layout::Recorded { .. } => {
-                if let Some(cache) = self.cached(ino) {
-                    self.ledger_durable(cache).await?;
+                if let Some(cache) = self.cache.of(ino) {
+                    cache.ledger_durable().await?;
                 }
                 let mut syncs = Vec::new();
                 for (_, part) in self.files_of_recorded(&inode).await? {
                     let request = InodeRequest::Fsync { ino: part, data_only };
-                    syncs.push(tokio::task::spawn_local(self.ask(part.home(), request)));
+                    syncs.push(tokio::task::spawn_local(self.rpc.ask(part.home(), request)));
                 }
                 for sync in syncs {
                     sync.await.map_err(|_| Refused::new(libc_errno::EIO))??;
@@ -345,32 +317,16 @@ impl Node {
             }
             _ => {}
         }
-        self.names_durable().await?;
+        self.meta.durable().await?;
         self.sync_names_elsewhere(&inode).await?;
         Ok(PeerReply::Synced(lives))
-    }
-
-    /// Other servers that hold entries of this directory, or names of this inode, with those.
-    fn names_elsewhere(&self, inode: &Inode) -> Result<BTreeMap<ServerId, Vec<Place>>, Refused> {
-        let names = ops::names_of(&self.names.begin(), inode.ino).map_err(meta_refused)?;
-        let mut shards = BTreeMap::<_, Vec<Place>>::new();
-        if inode.kind == FileKind::Directory {
-            let holding = self.shards_of(inode.ino)?;
-            shards.extend(holding.into_iter().map(|shard| (shard, Vec::new())));
-        }
-        for (parent, name) in names {
-            let place = Place { parent, name };
-            shards.entry(self.shard_of(place.parent, &place.name)).or_default().push(place);
-        }
-        shards.remove(&self.me);
-        Ok(shards)
     }
 
     async fn sync_names_elsewhere(self: &Rc<Self>, inode: &Inode) -> Result<(), Refused> {
         // Each time a directory that was asked about is known to be spread.
         for _ in 0..=NAMES_ASKED_MAX {
             let mut are_synced = true;
-            for (shard, places) in self.names_elsewhere(inode)? {
+            for (shard, places) in self.names.names_elsewhere(inode)? {
                 are_synced &= self.sync_names_at(shard, inode, places).await?;
             }
             if are_synced {
@@ -395,20 +351,25 @@ impl Node {
             true => Vec::new(),
             false => places.iter().take(NAMES_ASKED_MAX).map(|at| (at.clone(), ino)).collect(),
         };
-        match self.ask(shard, NameRequest::SyncNames { bound: asked }).await? {
+        match self.rpc.ask(shard, NameRequest::SyncNames { bound: asked }).await? {
             PeerReply::Outcome(Some(true)) => return Ok(true),
             PeerReply::Outcome(_) => {}
             PeerReply::Spread => {
                 for place in places.iter().take(NAMES_ASKED_MAX) {
                     // Whatever it says, it tells where the names of the directory are.
-                    drop(self.ask_shard(place, NameRequest::Lookup(place.clone())).await);
+                    drop(self.names.ask_shard(place, NameRequest::Lookup(place.clone())).await);
                 }
                 return Ok(false);
             }
             other => return Err(unexpected(&other)),
         }
         // Renamed or removed meanwhile, it has lost nothing; nor where another server is going to tell this one of it.
-        let now = self.inode(ino).ok().map(|inode| self.names_elsewhere(&inode)).transpose()?;
+        let now = self
+            .meta
+            .inode(ino)
+            .ok()
+            .map(|inode| self.names.names_elsewhere(&inode))
+            .transpose()?;
         let now = now.and_then(|mut names| names.remove(&shard)).unwrap_or_default();
         if places.iter().any(|place| !now.contains(place))
             || self.is_spoken_of_anywhere(ino).await?

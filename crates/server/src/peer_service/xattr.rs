@@ -7,23 +7,24 @@ use hayase_store::{Inode, ops};
 use hayase_wire::message::{Name, OnceId, PeerReply, Refused, XattrMode};
 
 use super::Answer;
-use super::inode::ATTR;
 use crate::acl::{AclChange, acl_names, acl_value};
 use crate::cache::xattrs::{Bearer, XattrChange};
 use crate::convert::{meta_refused, stored_time};
-use crate::node::{Node, libc_errno};
+use crate::home::ATTR;
+use crate::node::Node;
+use crate::refusals::libc_errno;
 
 impl Node {
     pub(super) async fn get_xattr(self: &Rc<Self>, ino: InodeId, name: &Name) -> Answer {
-        let inode = self.inode(ino)?;
-        if let Some(cache) = self.cached(ino) {
+        let inode = self.meta.inode(ino)?;
+        if let Some(cache) = self.cache.of(ino) {
             let bearer = Bearer { node: self, cache, inode: &inode };
             return bearer.value(name).await.map(PeerReply::Value);
         }
         if let Some(value) = acl_value(&inode, name) {
             return Ok(PeerReply::Value(value));
         }
-        let value = ops::get_xattr(&self.names.begin(), ino, name);
+        let value = ops::get_xattr(&self.meta.begin(), ino, name);
         match value.map_err(meta_refused)? {
             Some(value) => Ok(PeerReply::Value(value)),
             None => Err(Refused::new(libc_errno::ENODATA)),
@@ -44,9 +45,9 @@ impl Node {
             return self.change_in_cache(ino, change, once).await;
         }
         let acl = AclChange::of(name, Some(&value)).transpose()?;
-        self.inode(ino)?;
-        let now = stored_time(self.now());
-        let mut txn = self.names.begin();
+        self.meta.inode(ino)?;
+        let now = stored_time(self.meta.now());
+        let mut txn = self.meta.begin();
         let mode = match mode {
             XattrMode::Set => ops::XattrMode::Set,
             XattrMode::Create => ops::XattrMode::Create,
@@ -57,18 +58,18 @@ impl Node {
             None => ops::set_xattr(&mut txn, ino, name, &value, mode, now)
                 .map_err(meta_refused_quietly)?,
         }
-        self.record(&mut txn, once, &PeerReply::Done)?;
+        self.meta.answers.record(&mut txn, once, &PeerReply::Done)?;
         txn.commit().map_err(meta_refused)?;
         Ok(PeerReply::Done)
     }
 
     pub(super) async fn list_xattr(self: &Rc<Self>, ino: InodeId) -> Answer {
-        let inode = self.inode(ino)?;
-        if let Some(cache) = self.cached(ino) {
+        let inode = self.meta.inode(ino)?;
+        if let Some(cache) = self.cache.of(ino) {
             let bearer = Bearer { node: self, cache, inode: &inode };
             return bearer.names().await.map(PeerReply::Names);
         }
-        let mut names = ops::list_xattr(&self.names.begin(), ino).map_err(meta_refused)?;
+        let mut names = ops::list_xattr(&self.meta.begin(), ino).map_err(meta_refused)?;
         names.extend(acl_names(&inode));
         Ok(PeerReply::Names(names))
     }
@@ -87,14 +88,14 @@ impl Node {
             return self.change_in_cache(ino, change, once).await;
         }
         let acl = AclChange::of(name, None).transpose()?;
-        self.inode(ino)?;
-        let now = stored_time(self.now());
-        let mut txn = self.names.begin();
+        self.meta.inode(ino)?;
+        let now = stored_time(self.meta.now());
+        let mut txn = self.meta.begin();
         match acl {
             Some(change) => change.store(&mut txn, ino, now)?,
             None => ops::remove_xattr(&mut txn, ino, name, now).map_err(meta_refused_quietly)?,
         }
-        self.record(&mut txn, once, &PeerReply::Done)?;
+        self.meta.answers.record(&mut txn, once, &PeerReply::Done)?;
         txn.commit().map_err(meta_refused)?;
         Ok(PeerReply::Done)
     }
@@ -106,14 +107,14 @@ impl Node {
         once: Option<OnceId>,
     ) -> Answer {
         let acl = AclChange::of(&change.name, change.value.as_deref()).transpose()?;
-        let inode = self.inode(ino)?;
-        let bearer = Bearer { node: self, cache: self.cache()?, inode: &inode };
+        let inode = self.meta.inode(ino)?;
+        let bearer = Bearer { node: self, cache: self.cache.need()?, inode: &inode };
         match &acl {
             Some(list) => bearer.before_list(&change.name, list).await?,
             None => bearer.change(change).await?,
         }
-        let mut txn = self.names.begin();
-        let now = stored_time(self.now());
+        let mut txn = self.meta.begin();
+        let now = stored_time(self.meta.now());
         match (acl, ops::get_inode(&txn, ino).map_err(meta_refused)?) {
             (Some(list), _) => list.store(&mut txn, ino, now)?,
             (None, Some(inode)) => {
@@ -121,7 +122,7 @@ impl Node {
             }
             (None, None) => {}
         }
-        self.record(&mut txn, once, &PeerReply::Done)?;
+        self.meta.answers.record(&mut txn, once, &PeerReply::Done)?;
         txn.commit().map_err(meta_refused)?;
         Ok(PeerReply::Done)
     }

@@ -17,7 +17,7 @@ use crate::cache::tier_refused;
 use crate::cache::tombstones::version_at;
 use crate::flusher::gather::{self, Committed, Sent};
 use crate::flusher::source::{PartSource, part_of};
-use crate::node::libc_errno;
+use crate::refusals::libc_errno;
 
 /// Second versions of one file that are tried before it is left as failed.
 const CONFLICTS_MAX: usize = 2;

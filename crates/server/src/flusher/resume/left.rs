@@ -20,13 +20,13 @@ use hayase_wire::message::Refused;
 
 use crate::cache::ledger_refused;
 use crate::cache::synced::broken;
+use crate::convert::{is_missing, whole_part};
 use crate::convert::{meta_refused, part_refused};
 use crate::flusher::source::part_of;
 use crate::ground::boot_id;
-use crate::kept_names::begins_kept;
-use crate::node::libc_errno;
+use crate::names::kept_names::begins_kept;
 use crate::peer_service::durable_files;
-use crate::peer_service::inode::{is_missing, whole_part};
+use crate::refusals::libc_errno;
 
 /// Parts of one node that are kept open at once.
 const PARTS_OPEN_MAX: usize = 64;

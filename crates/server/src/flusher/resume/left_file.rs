@@ -10,9 +10,9 @@ use super::left::{LeftNode, LeftNodes};
 use super::send::read_up_to;
 use super::striped::StripedSource;
 use crate::convert::part_refused;
-use crate::node::libc_errno;
+use crate::convert::{is_missing, whole_part};
 use crate::peer_service::durable_files::lost_bytes_of;
-use crate::peer_service::inode::{is_missing, whole_part};
+use crate::refusals::libc_errno;
 
 /// Of an index, before it is known to be longer.
 const FIRST_BYTES: usize = 64 << 10;

@@ -21,8 +21,8 @@ use super::send::send_all;
 use crate::flusher::gather::Sent;
 use crate::flusher::source::stat_of;
 use crate::limits::FLUSH_BYTES;
-use crate::node::libc_errno;
 use crate::recorded::{refused, shown_path};
+use crate::refusals::libc_errno;
 
 /// See the module header. All that was published was read; the parts are looked for when they are wanted.
 pub(super) struct RecordedSource<'a> {

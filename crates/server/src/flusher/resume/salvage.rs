@@ -24,7 +24,7 @@ use crate::cache::paths::{join, key};
 use crate::cache::tier_refused;
 use crate::flusher::gather::{self, Committed};
 use crate::limits::FLUSH_BYTES;
-use crate::node::libc_errno;
+use crate::refusals::libc_errno;
 
 /// Where files without a name go, below the root of the tier.
 const NAMELESS: &str = "lost+found";

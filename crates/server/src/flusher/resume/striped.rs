@@ -10,8 +10,8 @@ use super::left::LeftNodes;
 use super::send::{read_up_to, send_all};
 use crate::flusher::gather::Sent;
 use crate::flusher::source::stat_of;
-use crate::node::libc_errno;
 use crate::peer_service::sizes::stripe_map;
+use crate::refusals::libc_errno;
 
 /// See the module header. All parts are there and durable.
 pub(super) struct StripedSource {

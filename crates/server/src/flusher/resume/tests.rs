@@ -20,9 +20,9 @@ use xxhash_rust::xxh3::xxh3_64;
 
 use super::*;
 use crate::cache::version_of;
+use crate::convert::whole_part;
 use crate::flusher::gather;
 use crate::limits::FLUSH_BYTES;
-use crate::peer_service::inode::whole_part;
 
 mod power;
 mod rivals;

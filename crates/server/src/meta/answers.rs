@@ -8,20 +8,20 @@
 
 use std::cell::RefCell;
 use std::collections::HashMap;
-use std::future::Future;
-use std::rc::Rc;
+use std::sync::Arc;
 
+use hayase_store::Namespace;
 use hayase_store::namespace::{NamespaceError, Txn};
 use hayase_store::ops::{self, Answer as Kept, AnswerSlot};
 use hayase_wire::message::{OnceId, PeerReply, Refused};
 
 use crate::convert::meta_refused;
-use crate::keyed_lock::KeyedLock;
-use crate::node::{Node, libc_errno};
-use crate::peer_service::Answer;
+use crate::keyed_lock::{KeyGuard, KeyedLock};
+use crate::refusals::libc_errno;
 
 /// Which answers there are: the store is asked only for those that it has.
 pub(crate) struct Answers {
+    store: Arc<Namespace>,
     last: RefCell<HashMap<AnswerSlot, u64>>,
     /// Held while one is carried out.
     running: KeyedLock<OnceId>,
@@ -29,57 +29,21 @@ pub(crate) struct Answers {
 
 impl Answers {
     /// What the store holds from before a restart.
-    pub(crate) fn load(names: &hayase_store::Namespace) -> Result<Self, NamespaceError> {
-        let last = ops::answers(&names.begin())?;
-        Ok(Self { last: RefCell::new(last.into_iter().collect()), running: KeyedLock::new() })
+    pub(crate) fn load(store: &Arc<Namespace>) -> Result<Self, NamespaceError> {
+        let last = ops::answers(&store.begin())?.into_iter().collect();
+        let store = Arc::clone(store);
+        Ok(Self { store, last: RefCell::new(last), running: KeyedLock::new() })
     }
 
-    fn has(&self, once: OnceId) -> bool {
-        self.last.borrow().get(&slot_of(once)) == Some(&once.number)
-    }
-}
-
-fn slot_of(once: OnceId) -> AnswerSlot {
-    AnswerSlot { process: once.process, slot: once.slot }
-}
-
-impl Node {
-    /// Runs `work` unless `once` has happened. `work` records its answer ([`Self::record`]) in the
-    /// transaction that is its commit point. A repetition waits for the first: else it might be refused
-    /// by what the first has in its hands, and its process told so of what happens a moment later.
-    pub(crate) async fn happen_once(
-        self: &Rc<Self>,
-        once: Option<OnceId>,
-        work: impl Future<Output = Answer>,
-    ) -> Answer {
-        let Some(key) = once else { return work.await };
-        let _running = self.answers.running.lock(key).await;
-        if let Some(answered) = self.answered(once)? {
-            return Ok(self.nothing_left_of(answered).await);
-        }
-        match work.await {
-            Ok(done) if !matches!(done, PeerReply::Exists(_)) => Ok(done),
-            // Home and shard of a new inode can be one server, where it is made in one step.
-            other => Ok(self.answered(once)?.map_or(other, Ok)?),
-        }
-    }
-
-    /// Whoever asks again takes no link for it: the first answer may have been heard, and a link of that
-    /// name made since counts by itself. What is left of the removal is finished here.
-    pub(crate) async fn nothing_left_of(self: &Rc<Self>, answered: PeerReply) -> PeerReply {
-        match answered {
-            PeerReply::Unbound { binding, op } => {
-                self.finish_intent(op).await;
-                PeerReply::Bound(binding)
-            }
-            other => other,
-        }
+    /// Waits until nobody else carries this request out, and keeps others away until the result is dropped.
+    pub(crate) async fn turn(&self, once: OnceId) -> KeyGuard<OnceId> {
+        self.running.lock(once).await
     }
 
     /// The answer that was recorded, if the request has happened.
     pub(crate) fn answered(&self, once: Option<OnceId>) -> Result<Option<PeerReply>, Refused> {
-        let Some(once) = once.filter(|once| self.answers.has(*once)) else { return Ok(None) };
-        let kept = ops::answer(&self.names.begin(), slot_of(once)).map_err(meta_refused)?;
+        let Some(once) = once.filter(|once| self.has(*once)) else { return Ok(None) };
+        let kept = ops::answer(&self.store.begin(), slot_of(once)).map_err(meta_refused)?;
         let Some(kept) = kept.filter(|kept| kept.number == once.number) else { return Ok(None) };
         let unreadable = |error: hayase_wire::CodecError| {
             Refused::because(libc_errno::EIO, format!("a recorded answer: {error}"))
@@ -97,7 +61,7 @@ impl Node {
     ) -> Result<(), Refused> {
         let Some(once) = once else { return Ok(()) };
         let (slot, number) = (slot_of(once), once.number);
-        if self.answers.has(once)
+        if self.has(once)
             && ops::answer(txn, slot).map_err(meta_refused)?.is_some_and(|a| a.number == number)
         {
             return Err(Refused::because(libc_errno::EIO, "it has happened already"));
@@ -106,22 +70,30 @@ impl Node {
             .map_err(|error| Refused::because(libc_errno::EIO, error.to_string()))?;
         ops::put_answer(txn, slot, &Kept { number, reply });
         // Before the commit, which may fail: then the store says that it has not happened.
-        self.answers.last.borrow_mut().insert(slot, number);
+        self.last.borrow_mut().insert(slot, number);
         Ok(())
     }
 
     /// A process is gone: it repeats nothing any more.
-    pub(crate) fn forget_answers(&self, process: u64) {
-        let mut last = self.answers.last.borrow_mut();
+    pub(crate) fn forget(&self, process: u64) {
+        let mut last = self.last.borrow_mut();
         let known = last.len();
         last.retain(|slot, _| slot.process != process);
         if last.len() == known {
             return;
         }
-        let mut txn = self.names.begin();
+        let mut txn = self.store.begin();
         let dropped = ops::drop_answers(&mut txn, process).and_then(|()| txn.commit());
         if let Err(error) = dropped {
             tracing::warn!(%error, "answers to a process that is gone stay");
         }
     }
+
+    fn has(&self, once: OnceId) -> bool {
+        self.last.borrow().get(&slot_of(once)) == Some(&once.number)
+    }
+}
+
+fn slot_of(once: OnceId) -> AnswerSlot {
+    AnswerSlot { process: once.process, slot: once.slot }
 }

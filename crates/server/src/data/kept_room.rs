@@ -8,7 +8,15 @@ use std::cell::RefCell;
 use std::collections::{HashMap, HashSet};
 
 use hayase_layout::InodeId;
-use hayase_store::PartStat;
+use hayase_store::{Part, PartError, PartStat, SetTime, Whence};
+use hayase_wire::message::{Refused, Room};
+
+use super::Data;
+use crate::convert::part_refused;
+use crate::refusals::not_now;
+
+/// `FALLOC_FL_KEEP_SIZE` of fallocate(2).
+pub(crate) const KEEP_SIZE: i32 = 1;
 
 /// See the module. What a former life of the server kept is not known.
 #[derive(Default)]
@@ -75,6 +83,70 @@ impl KeptRoom {
         self.by_programs.borrow_mut().remove(&ino);
         self.copied.borrow_mut().remove(&ino);
     }
+}
+
+impl Data {
+    /// Room for a window that ends at a multiple of `len`, or has that length if it begins at the end of the file. Where
+    /// there is none, or no telling, each write finds that out for itself. Nobody writes the part meanwhile.
+    pub(crate) async fn keep_room(
+        &self,
+        part: &Part,
+        at: Option<u64>,
+        len: u64,
+    ) -> Result<Room, Refused> {
+        let ino = part.id().ino;
+        let stat = part.stat().map_err(part_refused)?;
+        let offset = at.unwrap_or(stat.size);
+        let room = at.map_or(len, |at| len - at % len);
+        let end = offset.checked_add(room).ok_or_else(not_now)?;
+        let in_place = self.area.overwrites_in_place() && !self.kept_room.may_share_bytes(ino);
+        let is_older = self.incarnation > 1;
+        if offset < stat.size && !in_place || !self.kept_room.begin(ino, end, &stat, is_older) {
+            return Err(not_now());
+        }
+        let (part, size) = (part.clone(), stat.size);
+        let work = move || {
+            if has_hole(&part, offset, end.min(size)).map_err(part_refused)? {
+                return Err(not_now());
+            }
+            match end > size {
+                true => part.allocate(KEEP_SIZE, offset.max(size), end - offset.max(size)),
+                false => Ok(()),
+            }
+            .map_err(|_| not_now())
+        };
+        let kept = self.disk.run(work).await;
+        self.usage.changed();
+        kept.map(|()| Room { offset, len: room as u32, size }).map_err(|_| not_now())
+    }
+
+    /// What was kept behind the end of a part, if anything is left of it. Nobody writes it meanwhile: the end would be
+    /// another one; and where a program of this node has its descriptor, it stays.
+    pub(crate) async fn give_back_room(&self, part: &Part) {
+        let ino = part.id().ino;
+        let is_left = part.stat().is_ok_and(|stat| self.kept_room.take(ino, stat.size));
+        if !is_left {
+            return;
+        }
+        let part = part.clone();
+        let work = move || {
+            let stat = part.stat().map_err(part_refused)?;
+            part.truncate(stat.size).map_err(part_refused)?;
+            // That is no change of the file.
+            let time = |time| Some(SetTime::To(time));
+            part.set_times(time(stat.atime), time(stat.mtime)).map_err(part_refused)
+        };
+        if let Err(error) = self.disk.run(work).await {
+            tracing::warn!(%ino, %error, "room behind the end of a file could not be given back");
+        }
+        self.usage.changed();
+    }
+}
+
+/// Whether some of these bytes, all of them in the file, are not there.
+fn has_hole(part: &Part, start: u64, end: u64) -> Result<bool, PartError> {
+    let is_before_end = |hole: u64| hole < end;
+    Ok(start < end && part.seek(start, Whence::Hole)?.is_some_and(is_before_end))
 }
 
 /// More blocks than its bytes need. (Of a file with holes that is not always seen.)

@@ -13,14 +13,13 @@
 
 use std::cell::RefCell;
 use std::collections::{HashMap, HashSet};
-use std::rc::Rc;
 
 use hayase_layout::{InodeId, NodeId};
 use hayase_wire::message::{DirectoryRequest, Grants, Refused};
 
+use super::Names;
 use crate::clients::Process;
 use crate::limits::{FREE_FOR_ALL_MAX, SOLE_MAKERS_MAX};
-use crate::node::Node;
 
 const NAMES: Grants = Grants { cache: true, attr: false };
 
@@ -58,9 +57,9 @@ impl SoleMakers {
     }
 }
 
-impl Node {
+impl Names {
     /// `dir` is new: the process that made it may know all its names, if it answers recalls.
-    pub(crate) fn grant_names(&self, dir: InodeId, process: &Process) -> bool {
+    pub(crate) fn grant(&self, dir: InodeId, process: &Process) -> bool {
         let mut makers = self.sole_makers.makers.borrow_mut();
         // In the cache area the tier may have names that nobody here has made.
         let is_shared = dir.is_cached() || self.sole_makers.free.borrow().contains(&dir);
@@ -72,7 +71,7 @@ impl Node {
     }
 
     /// Home: anybody may make names in `dir` when this returns; `except` this process of this node.
-    pub(crate) async fn end_sole_maker(self: &Rc<Self>, dir: InodeId, except: Option<u64>) {
+    pub(crate) async fn end_sole_maker(&self, dir: InodeId, except: Option<u64>) {
         let is_other = |maker: Option<u64>| maker.is_some() && maker != except;
         if !is_other(self.sole_makers.maker(dir)) {
             return;
@@ -80,20 +79,16 @@ impl Node {
         // It counts as the maker until it has given up: whoever comes meanwhile waits too.
         let _turn = self.sole_maker_locks.lock(dir).await;
         if is_other(self.sole_makers.maker(dir)) {
-            self.recall_here(dir, NAMES).await;
+            self.clients.recall(dir, NAMES).await;
             self.sole_makers.makers.borrow_mut().remove(&dir);
         }
     }
 
     /// Shard: makes sure that `from` may make or take away a name in `dir`.
-    pub(crate) async fn may_change_names(
-        self: &Rc<Self>,
-        dir: InodeId,
-        from: NodeId,
-    ) -> Result<(), Refused> {
+    pub(crate) async fn may_change(&self, dir: InodeId, from: NodeId) -> Result<(), Refused> {
         let is_free = from.0 == dir.home().0 || self.sole_makers.free.borrow().contains(&dir);
         if !is_free {
-            self.ask(dir.home(), DirectoryRequest::Free { dir }).await?;
+            self.rpc.ask(dir.home(), DirectoryRequest::Free { dir }).await?;
             self.sole_makers.set_free(dir);
         }
         Ok(())

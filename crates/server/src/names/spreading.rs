@@ -15,24 +15,36 @@ use std::collections::BTreeMap;
 use std::rc::Rc;
 
 use hayase_layout::{InodeId, ServerId};
-use hayase_store::namespace::{FileKind, Intent, IntentKind};
+use hayase_store::namespace::FileKind;
 use hayase_store::ops;
 use hayase_wire::message::{MovedName, NameRequest, PeerReply, Place, Refused};
 
+use super::Names;
 use crate::convert::meta_refused;
 use crate::limits::{
     GIVEN_UP_TOLD_MAX, HAND_OVER_WAIT, MOVED_NAMES_BYTES, SPREAD_FAILED_PAUSE,
     SPREAD_INTENTS_PAUSE, SPREAD_PAUSE, SPREAD_WAIT,
 };
-use crate::node::{Node, libc_errno, unexpected};
+use crate::meta::{binding, record};
 use crate::peer_service::Answer;
-use crate::peer_service::shard::{binding, record};
+use crate::refusals::{libc_errno, unexpected};
 
-impl Node {
+/// How many of them fit a message; at least one.
+fn names_at_once(names: &[MovedName]) -> usize {
+    let mut bytes = 0;
+    let fits = |moved: &&MovedName| {
+        // An inode, a kind and two lengths beside the name, and three bytes for each node.
+        bytes += moved.name.len() + 24 + 3 * moved.known_by.len();
+        bytes <= MOVED_NAMES_BYTES
+    };
+    names.iter().take_while(fits).count().max(1).min(names.len())
+}
+
+impl Names {
     /// As the home of `dir`.
-    pub(crate) async fn spread_names(self: &Rc<Self>, dir: InodeId) {
-        let at_rest = self.grace.is_over()
-            && !self.intents_at(dir, true)
+    pub(crate) async fn spread(self: &Rc<Self>, dir: InodeId) {
+        let at_rest = self.rpc.grace.is_over()
+            && !self.meta.intents.at(dir, true)
             && tokio::time::timeout(SPREAD_WAIT, self.names_at_rest(dir)).await == Ok(true);
         let (is_spread, rest) = match at_rest {
             false => (false, SPREAD_PAUSE),
@@ -45,15 +57,15 @@ impl Node {
             },
         };
         tracing::debug!(%dir, is_spread, "names of a directory");
-        self.kept_names.end_move(dir, is_spread, rest);
+        self.kept.end_move(dir, is_spread, rest);
     }
 
     /// Nobody has a name of it in hand, and nothing that an operation has begun at one is left to be done. False:
     /// that would take long.
-    async fn names_at_rest(&self, dir: InodeId) -> bool {
-        self.kept_names.begin_move(dir).await;
-        while self.intents_at(dir, false) {
-            if self.intents_at(dir, true) {
+    pub(crate) async fn names_at_rest(&self, dir: InodeId) -> bool {
+        self.kept.begin_move(dir).await;
+        while self.meta.intents.at(dir, false) {
+            if self.meta.intents.at(dir, true) {
                 return false;
             }
             tokio::time::sleep(SPREAD_INTENTS_PAUSE).await;
@@ -61,27 +73,17 @@ impl Node {
         true
     }
 
-    /// Whether operations have left something to be done at names of it. `lasting`: only such that take a second or
-    /// longer, as a rename does, for which nobody is to wait.
-    fn intents_at(&self, dir: InodeId, lasting: bool) -> bool {
-        let is_short = |what: &IntentKind| matches!(what, IntentKind::Remove { .. });
-        let is_left = |Intent { what, .. }: &Intent| {
-            what.is_at_a_name_in(dir) && !(lasting && is_short(what))
-        };
-        self.intents().iter().any(is_left)
-    }
-
     /// False: not now.
-    async fn move_names(self: &Rc<Self>, dir: InodeId) -> Result<bool, Refused> {
+    pub(crate) async fn move_names(self: &Rc<Self>, dir: InodeId) -> Result<bool, Refused> {
         // Not while it is being removed.
         let _held = self.inode_locks.lock(dir).await;
-        let found = ops::get_inode(&self.names.begin(), dir).map_err(meta_refused)?;
+        let found = ops::get_inode(&self.meta.begin(), dir).map_err(meta_refused)?;
         if found.is_none_or(|inode| inode.removed || inode.kind != FileKind::Directory) {
             return Ok(false);
         }
         let given_up = self.given_up.all();
         let leaving = self.leaving_names(dir, &given_up)?;
-        let is_lost = |server: &ServerId| self.membership.is_server_lost(*server);
+        let is_lost = |server: &ServerId| self.rpc.membership.is_server_lost(*server);
         if leaving.keys().any(is_lost) || given_up.len() > GIVEN_UP_TOLD_MAX {
             return Ok(false);
         }
@@ -93,13 +95,13 @@ impl Node {
             };
             tokio::time::timeout(HAND_OVER_WAIT, handed).await.map_err(|_| late())??;
         }
-        let mut txn = self.names.begin();
+        let mut txn = self.meta.begin();
         for moved in leaving.values().flatten() {
             ops::remove_entry(&mut txn, dir, &moved.name);
         }
         ops::spread_names(&mut txn, dir);
         txn.commit().map_err(meta_refused)?;
-        if let Err(error) = self.names_durable().await {
+        if let Err(error) = self.meta.durable().await {
             tracing::error!(%dir, %error, "a power cut would undo that the names of a directory are spread");
         }
         Ok(true)
@@ -107,13 +109,13 @@ impl Node {
 
     /// Its names by shard, with the servers that have to know something all the same: those that a former attempt left
     /// names at, and all where there are operations that bind no names any more.
-    fn leaving_names(
+    pub(crate) fn leaving_names(
         &self,
         dir: InodeId,
         given_up: &[u64],
     ) -> Result<BTreeMap<ServerId, Vec<MovedName>>, Refused> {
         let mut leaving = BTreeMap::<_, Vec<_>>::new();
-        let txn = self.names.begin();
+        let txn = self.meta.begin();
         for (_, name, entry) in ops::list(&txn, dir, 0, usize::MAX).map_err(meta_refused)? {
             let shard = self.shard_by_hash(dir, &name);
             if shard == self.me {
@@ -137,19 +139,19 @@ impl Node {
     }
 
     /// All at once, each server message by message; which they are is remembered before.
-    async fn hand_names(
+    pub(crate) async fn hand_names(
         self: &Rc<Self>,
         dir: InodeId,
         leaving: &BTreeMap<ServerId, Vec<MovedName>>,
         given_up: &[u64],
     ) -> Result<(), Refused> {
-        let mut txn = self.names.begin();
+        let mut txn = self.meta.begin();
         for shard in leaving.keys() {
             ops::add_dir_shard(&mut txn, dir, *shard).map_err(meta_refused)?;
         }
         txn.commit().map_err(meta_refused)?;
-        self.names_durable().await?;
-        let attempt = self.operation_id();
+        self.meta.durable().await?;
+        let attempt = self.meta.intents.operation_id();
         // Dropped with this future: what was not taken by then is not sent.
         let mut handing = tokio::task::JoinSet::new();
         for (shard, names) in leaving {
@@ -162,7 +164,7 @@ impl Node {
                     let names = std::mem::replace(&mut rest, later);
                     let given_up = std::mem::take(&mut given_up);
                     let take = NameRequest::TakeNames { dir, attempt, first, names, given_up };
-                    match this.ask(shard, take).await? {
+                    match this.rpc.ask(shard, take).await? {
                         PeerReply::Done => first = false,
                         other => return Err(unexpected(&other)),
                     }
@@ -178,14 +180,14 @@ impl Node {
 
     /// A directory that was not spread is gone: what attempts have left at other servers, if any, is nobody's.
     pub(crate) fn forget_handed_names(self: &Rc<Self>, dir: InodeId, servers: Vec<ServerId>) {
-        let attempt = self.operation_id();
+        let attempt = self.meta.intents.operation_id();
         for server in servers.into_iter().filter(|server| *server != self.me) {
             let this = Rc::clone(self);
             tokio::task::spawn_local(async move {
                 let (names, given_up) = (Vec::new(), Vec::new());
                 let none = NameRequest::TakeNames { dir, attempt, first: true, names, given_up };
                 for request in [none, NameRequest::DirThaw { dir }] {
-                    if let Err(error) = this.ask(server, request).await {
+                    if let Err(error) = this.rpc.ask(server, request).await {
                         tracing::debug!(%dir, %server, %error, "names of a removed directory stay");
                     }
                 }
@@ -195,7 +197,7 @@ impl Node {
 
     /// As a shard: names that are this one's once the home says to others that they are spread.
     pub(crate) async fn take_names(
-        self: &Rc<Self>,
+        &self,
         dir: InodeId,
         (attempt, first): (u64, bool),
         names: Vec<MovedName>,
@@ -204,7 +206,7 @@ impl Node {
         if !self.directories.is_latest_attempt(dir, attempt) {
             return Ok(PeerReply::Stale);
         }
-        let mut txn = self.names.begin();
+        let mut txn = self.meta.begin();
         if first {
             let left = ops::list(&txn, dir, 0, usize::MAX).map_err(meta_refused)?;
             for (_, name, _) in left {
@@ -219,7 +221,7 @@ impl Node {
         given_up.iter().for_each(|op| ops::give_up(&mut txn, *op));
         self.given_up.taken_over(given_up);
         txn.commit().map_err(meta_refused)?;
-        self.names_durable().await?;
+        self.meta.durable().await?;
         for MovedName { name, known_by, .. } in names {
             let place = Place { parent: dir, name };
             for node in known_by {
@@ -228,15 +230,4 @@ impl Node {
         }
         Ok(PeerReply::Done)
     }
-}
-
-/// How many of them fit a message; at least one.
-fn names_at_once(names: &[MovedName]) -> usize {
-    let mut bytes = 0;
-    let fits = |moved: &&MovedName| {
-        // An inode, a kind and two lengths beside the name, and three bytes for each node.
-        bytes += moved.name.len() + 24 + 3 * moved.known_by.len();
-        bytes <= MOVED_NAMES_BYTES
-    };
-    names.iter().take_while(fits).count().max(1).min(names.len())
 }

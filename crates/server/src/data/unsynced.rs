@@ -9,21 +9,27 @@
 //!
 //! A kill loses nothing: the machine's life tells the two apart ([`hayase_store::namespace::Namespace::begin_boot`]).
 
+use crate::data::disk::Disk;
 use std::cell::RefCell;
 use std::collections::HashMap;
+use std::rc::Rc;
+use std::sync::Arc;
 
 use hayase_store::ops::{self, PartBytes};
-use hayase_store::{Namespace, Part, PartId};
+use hayase_store::{Namespace, Part, PartId, Parts};
 use hayase_wire::message::{PartRef, Refused};
 
+use crate::convert::is_missing;
 use crate::convert::{meta_refused, part_id, part_refused};
-use crate::node::{Node, libc_errno};
-use crate::peer_service::inode::is_missing;
+use crate::meta::Meta;
+use crate::refusals::libc_errno;
 
 /// In memory: parts that are noted as unsynced, as far as this life of the server knows.
-#[derive(Default)]
 pub(crate) struct UnsyncedParts {
     written: RefCell<HashMap<PartId, Written>>,
+    meta: Rc<Meta>,
+    parts: Arc<Parts>,
+    disk: Rc<Disk>,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -43,6 +49,75 @@ pub(crate) struct Writing<'a> {
 }
 
 impl UnsyncedParts {
+    pub(super) fn new(meta: &Rc<Meta>, parts: &Arc<Parts>, disk: &Rc<Disk>) -> Self {
+        let (meta, parts, disk) = (Rc::clone(meta), Arc::clone(parts), Rc::clone(disk));
+        Self { written: RefCell::default(), meta, parts, disk }
+    }
+
+    /// Before bytes are written to a part of a striped file. Costs a sync of the names for the first ones.
+    pub(crate) async fn begin_write(&self, part: PartRef) -> Result<Writing<'_>, Refused> {
+        let id = part_id(part);
+        let writing = self.begin(id);
+        if self.is_noted(id) {
+            return Ok(writing);
+        }
+        if bytes_of(self.meta.store(), id)? == PartBytes::Kept {
+            note_bytes_of(self.meta.store(), id, PartBytes::Unsynced)?;
+        }
+        self.meta.durable().await?;
+        self.noted(id);
+        Ok(writing)
+    }
+
+    /// `ENODATA` for a part of which a power cut or an error of its storage has taken something.
+    pub(crate) fn refuse_lost(&self, id: PartId) -> Result<(), Refused> {
+        if bytes_of(self.meta.store(), id)? != PartBytes::Lost {
+            return Ok(());
+        }
+        let why =
+            "some of its bytes were lost, with the power of a node or by an error of its storage";
+        Err(Refused::because(libc_errno::ENODATA, why))
+    }
+
+    /// Makes a part durable, and notes that.
+    pub(crate) async fn sync(
+        &self,
+        id: PartId,
+        found: Option<Part>,
+        data_only: bool,
+    ) -> Result<(), Refused> {
+        let noted = bytes_of(self.meta.store(), id)?;
+        let seen = self.seen(id);
+        if let Some(found) = found {
+            let part = found.clone();
+            let work = move || part.sync(data_only).map_err(part_refused);
+            let synced = self.disk.run(work).await;
+            if synced.is_err() && found.has_failed() {
+                // No later sync tells what the storage has lost.
+                note_bytes_of(self.meta.store(), id, PartBytes::Lost)?;
+                self.meta.durable().await?;
+            }
+            synced?;
+        }
+        if noted == PartBytes::Unsynced && seen.is_some() && self.seen(id) == seen {
+            self.forget(id);
+            note_bytes_of(self.meta.store(), id, PartBytes::Kept)?;
+            self.meta.durable().await?;
+        }
+        Ok(())
+    }
+
+    /// Before a part is emptied: the power cut may have taken all of it, and then it is not looked for any more.
+    pub(crate) fn forget_vanished(&self, id: PartId) -> Result<(), Refused> {
+        let is_gone = matches!(self.parts.get(id), Err(error) if is_missing(&error));
+        if !is_gone || bytes_of(self.meta.store(), id)? != PartBytes::Lost {
+            return Ok(());
+        }
+        let mut txn = self.meta.begin();
+        ops::forget_part(&mut txn, id);
+        txn.commit().map_err(meta_refused)
+    }
+
     fn begin(&self, id: PartId) -> Writing<'_> {
         let mut parts = self.written.borrow_mut();
         let written = parts.entry(id).or_default();
@@ -76,72 +151,6 @@ impl Drop for Writing<'_> {
         if let Some(written) = self.parts.written.borrow_mut().get_mut(&self.id) {
             written.running = written.running.saturating_sub(1);
         }
-    }
-}
-
-impl Node {
-    /// Before bytes are written to a part of a striped file. Costs a sync of the names for the first ones.
-    pub(crate) async fn will_be_unsynced(&self, part: PartRef) -> Result<Writing<'_>, Refused> {
-        let id = part_id(part);
-        let writing = self.unsynced.begin(id);
-        if self.unsynced.is_noted(id) {
-            return Ok(writing);
-        }
-        if bytes_of(&self.names, id)? == PartBytes::Kept {
-            note_bytes_of(&self.names, id, PartBytes::Unsynced)?;
-        }
-        self.names_durable().await?;
-        self.unsynced.noted(id);
-        Ok(writing)
-    }
-
-    /// `ENODATA` for a part of which a power cut or an error of its storage has taken something.
-    pub(crate) fn refuse_lost(&self, id: PartId) -> Result<(), Refused> {
-        if bytes_of(&self.names, id)? != PartBytes::Lost {
-            return Ok(());
-        }
-        let why =
-            "some of its bytes were lost, with the power of a node or by an error of its storage";
-        Err(Refused::because(libc_errno::ENODATA, why))
-    }
-
-    /// Makes a part durable, and notes that.
-    pub(crate) async fn sync_accounted(
-        &self,
-        id: PartId,
-        found: Option<Part>,
-        data_only: bool,
-    ) -> Result<(), Refused> {
-        let noted = bytes_of(&self.names, id)?;
-        let seen = self.unsynced.seen(id);
-        if let Some(found) = found {
-            let part = found.clone();
-            let work = move || part.sync(data_only).map_err(part_refused);
-            let synced = self.disk.run(work).await;
-            if synced.is_err() && found.has_failed() {
-                // No later sync tells what the storage has lost.
-                note_bytes_of(&self.names, id, PartBytes::Lost)?;
-                self.names_durable().await?;
-            }
-            synced?;
-        }
-        if noted == PartBytes::Unsynced && seen.is_some() && self.unsynced.seen(id) == seen {
-            self.unsynced.forget(id);
-            note_bytes_of(&self.names, id, PartBytes::Kept)?;
-            self.names_durable().await?;
-        }
-        Ok(())
-    }
-
-    /// Before a part is emptied: the power cut may have taken all of it, and then it is not looked for any more.
-    pub(crate) fn forget_vanished(&self, id: PartId) -> Result<(), Refused> {
-        let is_gone = matches!(self.parts.get(id), Err(error) if is_missing(&error));
-        if !is_gone || bytes_of(&self.names, id)? != PartBytes::Lost {
-            return Ok(());
-        }
-        let mut txn = self.names.begin();
-        ops::forget_part(&mut txn, id);
-        txn.commit().map_err(meta_refused)
     }
 }
 

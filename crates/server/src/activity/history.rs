@@ -1,7 +1,7 @@
 //! What a server had done by which moment, in a list of bounded length: for `hayase report`.
 //!
-//! Here: which looks at the counters are kept (pure), and looking at them.
-//! Not here: the counters ([`crate::node::Counters`]), how they are drawn (`hayase::report`).
+//! Here: which looks at the counters are kept (pure). Not here: the counters ([`super::Activity`]), how they are drawn
+//! (`hayase::report`).
 //!
 //! Nothing wakes a server for this. It looks when it is asked for something anyway, or when a flush moves;
 //! what it knew last before a pause is kept too, so that a pause is seen as one. A list that is full
@@ -9,13 +9,10 @@
 
 use hayase_wire::message::Sample;
 
-use crate::cache::Cache;
-use crate::convert;
 use crate::limits::{HISTORY_PAUSE_MS, HISTORY_SAMPLES_MAX};
-use crate::node::Node;
 
 /// The looks that were kept, oldest first.
-pub(crate) struct History {
+pub(super) struct History {
     kept: Vec<Sample>,
     /// The last look that was not kept (yet).
     last: Option<Sample>,
@@ -31,7 +28,7 @@ impl Default for History {
 
 impl History {
     /// Whether a look at `now_ms` would be kept: then it may cost something.
-    fn is_due(&self, now_ms: u64) -> bool {
+    pub(super) fn is_due(&self, now_ms: u64) -> bool {
         self.kept.last().is_none_or(|kept| now_ms >= kept.at_ms.saturating_add(self.pause_ms))
     }
 
@@ -39,7 +36,7 @@ impl History {
     ///
     /// Where the clock was set back the look counts for the moment of the last one: those who draw
     /// the list take it as sorted.
-    fn look(&mut self, sample: Sample) {
+    pub(super) fn look(&mut self, sample: Sample) {
         let latest_ms = self.newest().map_or(0, |newest| newest.at_ms);
         let sample = Sample { at_ms: sample.at_ms.max(latest_ms), ..sample };
         if !self.is_due(sample.at_ms) {
@@ -67,69 +64,13 @@ impl History {
         self.kept.push(sample);
     }
 
-    fn newest(&self) -> Option<Sample> {
+    pub(super) fn newest(&self) -> Option<Sample> {
         self.last.or(self.kept.last().copied())
     }
 
     /// All looks, oldest first, with the last one.
-    fn all(&self) -> Vec<Sample> {
+    pub(super) fn all(&self) -> Vec<Sample> {
         self.kept.iter().chain(&self.last).copied().collect()
-    }
-}
-
-impl Node {
-    /// Looks at the counters, while there is something to do anyway. Costs a few reads of memory, and
-    /// now and then a question to the file system.
-    pub(crate) fn look_at_counters(&self) {
-        let now = self.now();
-        self.look_at(now.seconds.max(0) as u64 * 1000 + u64::from(now.nanos / 1_000_000));
-    }
-
-    fn look_at(&self, at_ms: u64) {
-        let (is_due, before) = {
-            let history = self.history.borrow();
-            (history.is_due(at_ms), history.newest().unwrap_or_default())
-        };
-        let cache = self.cache.as_ref();
-        let used_bytes = match is_due {
-            true => {
-                let usage = self.usage_here();
-                usage.total.saturating_sub(usage.free)
-            }
-            false => before.used_bytes,
-        };
-        let area = if is_due { self.area.moved().map(convert::area_moved) } else { before.area };
-        let dirty_bytes = match cache {
-            Some(cache) if cache.is_durable() => 0,
-            Some(cache) if is_due => self.dirty_bytes(cache),
-            _ => before.dirty_bytes,
-        };
-        let sample = Sample {
-            at_ms,
-            requests: self.counters.requests.get(),
-            bytes_read: self.counters.bytes_read.get(),
-            bytes_written: self.counters.bytes_written.get(),
-            area,
-            flushed_bytes: cache.map_or(0, |cache| cache.traffic.sent()),
-            fetched_bytes: cache.map_or(0, |cache| cache.traffic.fetched_bytes.get()),
-            dirty_bytes,
-            used_bytes,
-        };
-        self.history.borrow_mut().look(sample);
-    }
-
-    /// The same from the flusher's loop: only while it moves something, and once when it is done.
-    pub(crate) fn look_at_drain(&self, cache: &Cache) {
-        let was_dirty = || self.history.borrow().newest().is_some_and(|last| last.dirty_bytes > 0);
-        if cache.traffic.running.get() > 0 || (cache.is_durable() && was_dirty()) {
-            self.look_at_counters();
-        }
-    }
-
-    /// What it had done by which moment.
-    pub(crate) fn history(&self) -> Vec<Sample> {
-        self.look_at_counters();
-        self.history.borrow().all()
     }
 }
 

@@ -8,16 +8,16 @@
 
 use std::cell::RefCell;
 use std::collections::HashSet;
-use std::rc::Rc;
 
 use hayase_layout::InodeId;
-use hayase_store::namespace::{Intent, IntentKind, NamespaceError};
+use hayase_store::namespace::NamespaceError;
 use hayase_store::{Namespace, ops};
 use hayase_wire::message::{PeerReply, Place, Refused};
 
+use super::Names;
 use crate::convert::meta_refused;
-use crate::node::{Node, libc_errno};
 use crate::peer_service::Answer;
+use crate::refusals::libc_errno;
 
 /// Operations whose names this shard binds no more. They stay until the job ends: there are as many as
 /// crashes came between two steps of a create or a link.
@@ -54,37 +54,22 @@ pub(crate) fn given_up() -> Refused {
     Refused::because(libc_errno::EIO, why)
 }
 
-impl Node {
+impl Names {
     /// As the shard: whether operation `op` has bound this name to `ino`. Without an answer no, it
     /// never will from here on.
-    pub(crate) async fn give_up_insert(
-        self: &Rc<Self>,
-        place: Place,
-        ino: InodeId,
-        op: u64,
-    ) -> Answer {
+    pub(crate) async fn give_up_insert(&self, place: Place, ino: InodeId, op: u64) -> Answer {
         let _held = self.hold_name(&place).await?;
-        let is_bound = self.bound(&place)?.is_some_and(|found| found.ino == ino);
-        if is_bound || self.is_moved(&place, ino) {
+        let is_bound = self.meta.bound(&place)?.is_some_and(|found| found.ino == ino);
+        if is_bound || self.meta.intents.is_moved(&place, ino) {
             return Ok(PeerReply::Outcome(Some(true)));
         }
         if !self.given_up.contains(op) {
-            let mut txn = self.names.begin();
+            let mut txn = self.meta.begin();
             ops::give_up(&mut txn, op);
             txn.commit().map_err(meta_refused)?;
-            self.names_durable().await?;
+            self.meta.durable().await?;
             self.given_up.ops.borrow_mut().insert(op);
         }
         Ok(PeerReply::Outcome(Some(false)))
-    }
-
-    /// Whether a rename has moved `ino` away from this name and may not have told it.
-    fn is_moved(&self, place: &Place, ino: InodeId) -> bool {
-        self.intents().into_iter().any(|Intent { what, .. }| match what {
-            IntentKind::Rename { entry, from, .. } | IntentKind::Renamed { entry, from, .. } => {
-                entry.ino == ino && from.0 == place.parent && from.1 == place.name
-            }
-            _ => false,
-        })
     }
 }

@@ -6,18 +6,17 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
-use hayase_layout::{NodeId, ServerId};
+use hayase_layout::{PartPiece, ServerId};
 use hayase_store::SlotPool;
 use hayase_wire::BoxBuffer;
-use hayase_wire::message::{MemberRequest, PeerReply, PeerRequest, PeerState, PeerStatus, Refused};
-use hayase_wire::transport::Connection;
-use hayase_wire::{COORDINATOR, LinkError, PeerIdentity, PeerLink, RequestId, Response, Service};
+use hayase_wire::PeerLink;
+use hayase_wire::message::{PeerReply, PeerRequest, PeerState, PeerStatus, Refused};
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
 use crate::limits::{LOOK, UNREACHABLE};
-use crate::node::{Node, libc_errno};
-use crate::request::{Asker, Properties, Repeat, Start};
+use crate::refusals::libc_errno;
+use crate::request::{Properties, Repeat, Start};
 
 /// A reply and the bytes that came with it.
 pub(crate) struct Served {
@@ -127,6 +126,13 @@ impl Peers {
         }
     }
 
+    pub(crate) async fn gathered(&self, piece: &PartPiece, source: &[u8]) -> (BoxBuffer, usize) {
+        let mut slot = self.slot().await;
+        let len = piece.local.len().0 as usize;
+        piece.gather(source, &mut (*slot).as_mut()[..len]);
+        (slot, len)
+    }
+
     /// For `hayase status`.
     pub(crate) fn states(&self, me: ServerId, servers: u16) -> Vec<PeerStatus> {
         let links = self.links.borrow();
@@ -139,110 +145,5 @@ impl Peers {
                 links.get(&server).map_or_else(unconnected, |link| link.status())
             })
             .collect()
-    }
-}
-
-/// What other servers reach.
-pub(crate) struct PeerService(pub(crate) Rc<Node>);
-
-impl Service for PeerService {
-    async fn reach(&self, server: ServerId) -> Result<Connection, LinkError> {
-        let node = &self.0;
-        // A server without a connection to the coordinator is dead, or is declared lost soon.
-        match server != node.me && node.membership.hears(server) {
-            true => node.peers.link(server).reach().await,
-            false => Err(LinkError::NoAddress),
-        }
-    }
-
-    fn ended(&self, peer: PeerIdentity, silent: Duration) {
-        self.0.beats_no_more(peer, silent);
-    }
-
-    async fn buffer(&self, _len: usize) -> BoxBuffer {
-        self.0.peers.slot().await
-    }
-
-    async fn serve(
-        self: Rc<Self>,
-        from: PeerIdentity,
-        request_id: u64,
-        body: Vec<u8>,
-        payload: Option<(BoxBuffer, usize)>,
-    ) -> Response {
-        let served = self.answer(from, request_id, &body, payload).await;
-        let body = hayase_wire::encode(&served.reply).unwrap_or_else(|error| {
-            tracing::error!(%error, "a reply could not be encoded");
-            Vec::new()
-        });
-        Response { body, payload: served.payload }
-    }
-}
-
-impl PeerService {
-    async fn answer(
-        &self,
-        from: PeerIdentity,
-        request_id: u64,
-        body: &[u8],
-        payload: Option<(BoxBuffer, usize)>,
-    ) -> Served {
-        let node = &self.0;
-        node.counters.requests.set(node.counters.requests.get() + 1);
-        let request: PeerRequest = match hayase_wire::decode(body) {
-            Ok(request) => request,
-            Err(error) => {
-                let refused = Refused::because(libc_errno::EPROTO, error.to_string());
-                return PeerReply::Refused(refused).into();
-            }
-        };
-        // Which says only that somebody lives: nothing has changed, and an idle server is to stay cheap.
-        if !matches!(request, PeerRequest::Member(MemberRequest::Beat { .. })) {
-            node.look_at_counters();
-            node.stir_flusher();
-        }
-        let asking = NodeId(from.server.0);
-        if node.refuses(from) {
-            return PeerReply::Dead.into();
-        }
-        let is = Properties::of(&request);
-        match is.asker {
-            Asker::Met if !node.sessions.has(from) => {
-                return PeerReply::NoSession { start_id: node.start_id }.into();
-            }
-            Asker::Coordinator if from.server != COORDINATOR => {
-                let why = "only server 0 declares nodes lost";
-                return PeerReply::Refused(Refused::because(libc_errno::EPROTO, why)).into();
-            }
-            Asker::Met | Asker::Coordinator | Asker::Anybody => {}
-        }
-        if let PeerRequest::Member(request) = request {
-            return self.answer_member(from, request).await.into();
-        }
-        if is.repeat == Repeat::Freely {
-            return Rc::clone(node).serve_in_place(asking, request, payload).await;
-        }
-        // The work outlives the connection that asked for it, because this task does: half a rename
-        // helps nobody.
-        // Pinned here: it is large to be moved.
-        let work = std::pin::pin!(async {
-            Rc::clone(node).serve_in_place(asking, request, payload).await.reply
-        });
-        let reply = node.replies.once(from, RequestId(request_id), work).await;
-        let given_up = || Refused::because(libc_errno::EIO, "its sender gave this request up");
-        reply.unwrap_or_else(|| PeerReply::Refused(given_up())).into()
-    }
-
-    async fn answer_member(&self, from: PeerIdentity, request: MemberRequest) -> PeerReply {
-        let node = &self.0;
-        match request {
-            MemberRequest::Reclaim { holding, as_of } => node.reclaim(from, *holding, as_of).await,
-            MemberRequest::Beat { took } => node.beaten(from, took).await,
-            MemberRequest::Members(members) => {
-                node.take(*members);
-                PeerReply::Done
-            }
-            MemberRequest::Returned { addresses } => node.returned(from, addresses),
-        }
     }
 }

@@ -9,10 +9,10 @@ use std::rc::Rc;
 use hayase_layout::ServerId;
 use hayase_wire::message::{PeerRequest, ServerRequest};
 
+use super::Servers;
 use crate::limits::{BEAT_DEADLINE, HOME_SILENCE, LOOK};
-use crate::node::Node;
 
-impl Node {
+impl Servers {
     /// Asks homes in use whether they live, until the task is dropped.
     pub(crate) async fn watch_homes(self: Rc<Self>) {
         let mut silent: HashSet<ServerId> = HashSet::new();
@@ -28,13 +28,13 @@ impl Node {
                 if heard.elapsed() >= HOME_SILENCE && silent.insert(home) {
                     tracing::warn!(%home, "not heard of: what it granted is given back");
                     let this = Rc::clone(&self);
-                    tokio::task::spawn_local(async move { this.home_lost(home).await });
+                    tokio::task::spawn_local(async move { this.clients.home_lost(home).await });
                 }
             }
         }
     }
 
-    fn ping(self: &Rc<Self>, home: ServerId) {
+    pub(crate) fn ping(self: &Rc<Self>, home: ServerId) {
         let this = Rc::clone(self);
         tokio::task::spawn_local(async move {
             let ping = PeerRequest::from(ServerRequest::Ping);

@@ -18,16 +18,13 @@ use std::collections::{HashMap, HashSet};
 use std::rc::Rc;
 use std::time::Duration;
 
-use hayase_layout::{InodeId, NodeId, ServerId};
-use hayase_store::ops;
-use hayase_wire::message::{PeerReply, PeerRequest, Place, Refused};
+use hayase_layout::InodeId;
 use tokio::sync::Notify;
+use tokio::sync::futures::Notified;
 use tokio::time::Instant;
 
-use crate::convert::meta_refused;
-use crate::limits::{KEPT_DIRECTORIES_MAX, REPEATED_MAX, SPREAD_KNOWN_MAX, SPREAD_PAUSE_DOUBLINGS};
-use crate::node::{Local, Node};
-use crate::request::{Visit, once};
+use crate::limits::{KEPT_DIRECTORIES_MAX, SPREAD_KNOWN_MAX, SPREAD_PAUSE_DOUBLINGS};
+use crate::request::Visit;
 
 /// When the names of a directory are spread over the servers of a job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -150,8 +147,28 @@ impl KeptNames {
         }
     }
 
+    /// Whether the names of a directory of any home are known to be spread.
+    pub(super) fn is_known_spread(&self, dir: InodeId) -> bool {
+        self.spread.borrow().contains(&dir)
+    }
+
+    /// Whether they are known to be here.
+    pub(super) fn is_known_here(&self, dir: InodeId) -> bool {
+        self.kept.by_directory.borrow().contains_key(&dir)
+    }
+
+    /// Returns when the last user of a directory has left, or one is not moving any more.
+    pub(super) fn changed(&self) -> Notified<'_> {
+        self.kept.changed.notified()
+    }
+
     /// `None` while the names are on their way. True: it is time to spread them, and who asked is to see to that.
-    fn visit(&self, dir: InodeId, visit: Visit, is_elsewhere: bool) -> Option<(NameUser, bool)> {
+    pub(super) fn visit(
+        &self,
+        dir: InodeId,
+        visit: Visit,
+        is_elsewhere: bool,
+    ) -> Option<(NameUser, bool)> {
         let mut kept = self.kept.by_directory.borrow_mut();
         if kept.len() >= KEPT_DIRECTORIES_MAX && !kept.contains_key(&dir) {
             kept.retain(|_, kept| kept.users > 0 || kept.is_moving);
@@ -226,124 +243,6 @@ impl KeptNames {
 /// together; not in the cache area, whose names come from the tier; and the names of a private tree never leave it.
 pub(crate) fn begins_kept(dir: InodeId) -> bool {
     dir != InodeId::ROOT && dir.owner().is_none() && !dir.is_cached()
-}
-
-impl Node {
-    /// Whether the names of `dir` may be at its home and go from there.
-    pub(crate) fn may_be_kept(&self, dir: InodeId) -> bool {
-        self.groups.count() > 1 && begins_kept(dir)
-    }
-
-    /// The server that decides about this name, as far as this one knows: [`Self::ask_shard`] is told better.
-    pub(crate) fn shard_of(&self, parent: InodeId, name: &[u8]) -> ServerId {
-        match self.is_known_kept(parent) {
-            true => parent.home(),
-            false => self.shard_by_hash(parent, name),
-        }
-    }
-
-    pub(crate) fn shard_by_hash(&self, parent: InodeId, name: &[u8]) -> ServerId {
-        self.groups.shard(parent, ops::cookie(name))
-    }
-
-    fn is_known_kept(&self, dir: InodeId) -> bool {
-        self.may_be_kept(dir)
-            && match dir.home() == self.me {
-                // A store that can not be read says so when it is asked for the name.
-                true => !self.is_spread_here(dir).unwrap_or(false),
-                false => !self.kept_names.spread.borrow().contains(&dir),
-            }
-    }
-
-    /// As the home of a directory that may be kept: whether its names are spread.
-    pub(crate) fn is_spread_here(&self, dir: InodeId) -> Result<bool, Refused> {
-        if self.kept_names.spread.borrow().contains(&dir) {
-            return Ok(true);
-        }
-        if self.kept_names.kept.by_directory.borrow().contains_key(&dir) {
-            return Ok(false);
-        }
-        let is_spread = ops::are_names_spread(&self.names.begin(), dir).map_err(meta_refused)?;
-        if is_spread {
-            self.kept_names.know_spread(dir);
-        }
-        Ok(is_spread)
-    }
-
-    /// As the server that is asked for a name: whether it is here. Waits while the names of the directory are on their
-    /// way; books the request, and sees to it that they are spread when it is time.
-    pub(crate) async fn enter_names(
-        self: &Rc<Self>,
-        place: &Place,
-        visit: Visit,
-        from: NodeId,
-    ) -> Result<Here, Refused> {
-        let dir = place.parent;
-        if !self.may_be_kept(dir) || dir.home() != self.me {
-            return Ok(Here::Yes(None));
-        }
-        loop {
-            let changed = self.kept_names.kept.changed.notified();
-            if self.is_spread_here(dir)? {
-                return Ok(match self.shard_by_hash(dir, &place.name) == self.me {
-                    true => Here::Yes(None),
-                    false => Here::No,
-                });
-            }
-            let is_elsewhere = self.groups.server_of(from) != dir.home();
-            if let Some((user, is_due)) = self.kept_names.visit(dir, visit, is_elsewhere) {
-                if is_due {
-                    let this = Rc::clone(self);
-                    tokio::task::spawn_local(async move { this.spread_names(dir).await });
-                }
-                return Ok(Here::Yes(Some(user)));
-            }
-            changed.await;
-        }
-    }
-
-    /// Asks the server that decides about this name; returns which that was.
-    pub(crate) async fn ask_shard(
-        self: &Rc<Self>,
-        place: &Place,
-        request: impl Into<PeerRequest>,
-    ) -> Result<(ServerId, PeerReply), Refused> {
-        let request = request.into();
-        let shard = self.shard_of(place.parent, &place.name);
-        if !self.may_be_kept(place.parent) {
-            return Ok((shard, self.ask(shard, request).await?));
-        }
-        let home = place.parent.home();
-        if let Some(once) = once(&request).filter(|_| shard != home) {
-            // It may have happened at the home, and its name have gone to the shard since.
-            if home == self.me
-                && let Some(answered) = self.answered(Some(once))?
-            {
-                // Boxed: finishing what is left asks a shard too.
-                let this = Rc::clone(self);
-                let answer: Local<_> =
-                    Box::pin(async move { this.nothing_left_of(answered).await });
-                return Ok((home, answer.await));
-            }
-            if self.incarnation > 1 && self.started.elapsed() < REPEATED_MAX {
-                let asked = self.ask(home, request.clone()).await?;
-                if asked != PeerReply::Spread {
-                    return Ok((home, asked));
-                }
-            }
-        }
-        if shard != home {
-            return Ok((shard, self.ask(shard, request).await?));
-        }
-        match self.ask(shard, request.clone()).await? {
-            PeerReply::Spread => {
-                self.kept_names.know_spread(place.parent);
-                let shard = self.shard_by_hash(place.parent, &place.name);
-                Ok((shard, self.ask(shard, request).await?))
-            }
-            reply => Ok((shard, reply)),
-        }
-    }
 }
 
 #[cfg(test)]
