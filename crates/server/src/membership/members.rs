@@ -7,10 +7,10 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use hayase_layout::{NodeId, ServerId};
-use hayase_wire::times::CONNECT_WAIT;
 use hayase_wire::message::{
     MemberRequest, MembersNow, PeerReply, PeerRequest, Refused, ServerRequest,
 };
+use hayase_wire::times::CONNECT_WAIT;
 use hayase_wire::{COORDINATOR, PeerIdentity, Presence};
 use tokio::time::Instant;
 

@@ -8,6 +8,7 @@ use hayase_wire::message::{
     Gathered, InodeRequest, MachineLife, NodeReply, PartRef, PartRequest, PeerReply, PeerRequest,
     Refused, SlotRange,
 };
+use tokio::time::Instant;
 
 use super::Served;
 use crate::clients::Process;
@@ -165,7 +166,9 @@ impl Node {
         from: SlotRange,
         after: Gathered,
     ) -> Served {
+        let asked = Instant::now();
         self.rpc.meet_home(ino).await?;
+        let after = Gathered { age: after.age + asked.elapsed(), ..after };
         let _on_its_way = self.handing_on.begin(ino);
         let source = || {
             self.clients.check_writable(process, ino)?;

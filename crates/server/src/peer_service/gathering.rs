@@ -2,6 +2,7 @@
 //! who waits for them.
 
 use std::rc::Rc;
+use std::time::Duration;
 
 use hayase_layout::{InodeId, Layout, LocalOffset, NodeId};
 use hayase_store::namespace::Time;
@@ -17,6 +18,17 @@ use crate::limits::TIME_TICK;
 use crate::node::Node;
 use crate::refusals::libc_errno;
 use crate::refusals::{not_now, too_late};
+
+/// In a second.
+const NANOS: i128 = 1_000_000_000;
+
+/// The time `age` before `now`.
+fn before(now: Time, age: Duration) -> Time {
+    let nanos = i128::from(now.seconds) * NANOS + i128::from(now.nanos);
+    let nanos = nanos - i128::try_from(age.as_nanos()).unwrap_or(0);
+    let (seconds, nanos) = (nanos.div_euclid(NANOS), nanos.rem_euclid(NANOS));
+    Time { seconds: i64::try_from(seconds).unwrap_or(0), nanos: nanos as u32 }
+}
 
 impl Node {
     /// Waits until other nodes have handed on what they have gathered of the file that a request shows or changes.
@@ -89,6 +101,7 @@ impl Node {
         after: Gathered,
     ) -> Answer {
         let ino = part.ino;
+        let written = before(stored_time(self.meta.now()), after.age);
         // One that its mount has given up to wait for may still be on its way.
         self.handed_on.until_settled(ino).await;
         if !self.homes.takes_gathered(ino, from) {
@@ -97,7 +110,7 @@ impl Node {
         self.homes.gatherer_came(ino);
         let _on_its_way = self.handed_on.begin(ino);
         let target = self.data.parts.get(part_id(part)).map_err(part_refused)?;
-        let before = target.stat().map_err(part_refused)?.mtime;
+        let earlier = target.stat().map_err(part_refused)?.mtime;
         let len = bytes.1 as u64;
         let done = self.write_part(part, offset, trunc_epoch, bytes).await?;
         self.activity.bytes_gathered(len);
@@ -106,29 +119,21 @@ impl Node {
             let _range = self.data.ranges.begin(target.id(), 0..u64::MAX, Beside::None).await;
             self.give_back_room(&target).await;
         }
-        if after.age >= TIME_TICK {
-            self.put_time_back(&target, before, after);
-        }
+        self.put_time_back(&target, earlier, written);
         Ok(done)
     }
 
-    /// The time of a file whose bytes were written a while ago, `before` them; one that lay ahead of us does not stay.
-    fn put_time_back(&self, part: &Part, before: Time, after: Gathered) {
+    /// The time of a file whose last bytes were `written` a while ago, and which had the time `earlier` before they came;
+    /// one that lay ahead of us does not stay.
+    fn put_time_back(&self, part: &Part, earlier: Time, written: Time) {
         let now = stored_time(self.meta.now());
-        let written = self.time_before(after);
-        let written = if before > now { written } else { before.max(written) };
+        if before(now, TIME_TICK) < written {
+            return;
+        }
+        let written = if earlier > now { written } else { earlier.max(written) };
         if let Err(error) = part.set_times(None, Some(SetTime::To(written))) {
             tracing::warn!(ino = %part.id().ino, %error, "its time is that at which its bytes came");
         }
-    }
-
-    /// When gathered bytes were written.
-    fn time_before(&self, after: Gathered) -> Time {
-        let now = stored_time(self.meta.now());
-        let nanos = i128::from(now.seconds) * 1_000_000_000 + i128::from(now.nanos);
-        let nanos = nanos - i128::try_from(after.age.as_nanos()).unwrap_or(0);
-        let (seconds, nanos) = (nanos.div_euclid(1_000_000_000), nanos.rem_euclid(1_000_000_000));
-        Time { seconds: i64::try_from(seconds).unwrap_or(0), nanos: nanos as u32 }
     }
 
     /// Unless a program of this node has its descriptor: then until the next time.
