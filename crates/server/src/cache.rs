@@ -525,13 +525,16 @@ impl Cache {
     }
 }
 
-impl TombstonesOf for Cache {
+/// Tombstones as the records of names know them: durable before a name ends.
+pub(crate) struct TombstoneLog(pub(crate) Rc<Cache>);
+
+impl TombstonesOf for TombstoneLog {
     fn last(&self) -> u64 {
-        self.last_tombstone.get()
+        self.0.last_tombstone.get()
     }
 
     fn durable(self: Rc<Self>) -> Local<Result<(), Refused>> {
-        Box::pin(async move { self.ledger_durable().await })
+        Box::pin(async move { self.0.ledger_durable().await })
     }
 }
 

@@ -21,7 +21,7 @@ use tokio::task::LocalSet;
 
 use crate::activity::Activity;
 use crate::cache::area::CacheArea;
-use crate::cache::{Cache, rewriting};
+use crate::cache::{Cache, TombstoneLog, rewriting};
 use crate::clients::Clients;
 use crate::data::{Data, Storage};
 use crate::failed_names::Exit;
@@ -223,7 +223,7 @@ fn node(
         (Arc::clone(&names), NamesDisk::new(&names, &disk)),
         ground.clock,
         stores.answers,
-        cache.clone().map(|cache| cache as Rc<dyn Tombstones>),
+        cache.clone().map(|cache| Rc::new(TombstoneLog(cache)) as Rc<dyn Tombstones>),
     );
     let clients = Rc::new(Clients::numbering_from(stores.incarnation));
     let identity = Identity {

@@ -242,7 +242,7 @@ impl Node {
         active.is_name_known.set(false);
         let over = over.map(stored_version);
         if !undo && !cache.state(ino).is_none_or(FileState::is_safe) {
-            cache.detach_xattrs(ino).await?;
+            self.cache.detach_xattrs(cache, ino).await?;
         }
         let follows = follows.map(|place| stored_place(place).next());
         cache.update(ino, |record| {
@@ -267,7 +267,7 @@ impl Node {
         let Some(cache) = self.cache.of(ino) else { return Ok(()) };
         let path = self.tier_path_of(to).await?;
         let mut held = cache.publishing.lock(ino).await;
-        if cache.may_find_hidden(ino, &path) {
+        if self.cache.may_find_hidden(cache, ino, &path) {
             drop(held);
             self.take_hidden_over(cache, ino, to).await?;
             held = cache.publishing.lock(ino).await;
@@ -277,7 +277,7 @@ impl Node {
         let Some(record) = cache.record(ino) else { return Ok(()) };
         if record.path == path {
             // Said twice; or a power cut took it from the names, and they were told anew.
-            return cache.is_there_already(&record);
+            return self.cache.is_there_already(cache, &record);
         }
         let bury = CacheRequest::Bury { place: from.clone(), ino, shown: shown(&record) };
         self.rpc.ask(self.names.shard_of(from.parent, &from.name), bury).await?;
@@ -285,8 +285,8 @@ impl Node {
         let is_in_tier = record.version.is_some() && record.state.is_safe();
         // What its flush could not bring it is not to lose.
         let moves_there = match is_in_tier {
-            true => !overtakes || cache.detach_xattrs(ino).await.is_err(),
-            false => cache.detach_xattrs(ino).await.map(|()| false)?,
+            true => !overtakes || self.cache.detach_xattrs(cache, ino).await.is_err(),
+            false => self.cache.detach_xattrs(cache, ino).await.map(|()| false)?,
         };
         let (version, is_as_known) = match moves_there {
             true => self.move_in_tier(cache, &record, to, &path).await?,
@@ -309,7 +309,7 @@ impl Node {
             }
         })?;
         if !moves_there && record.state.is_here() {
-            cache.place_in_order(ino, &path, is_over)?;
+            self.cache.place_in_order(cache, ino, &path, is_over)?;
         }
         // Before the names say so: where they kept that and the ledger did not, nobody would say it again.
         cache.ledger_durable().await?;
@@ -534,7 +534,7 @@ impl CacheArea {
         active.changed();
         active.held_until.set(Some(Instant::now() + CACHE_HOLD));
         active.is_name_known.set(false);
-        let adopted = cache.adopt_sent(ino).await?;
+        let adopted = self.adopt_sent(cache, ino).await?;
         let record = cache.record(ino);
         let version = adopted.or_else(|| record.as_ref().and_then(|record| record.version));
         let place = record.map_or(Succession { first: ino, number: 0 }, |record| record.place());
@@ -542,36 +542,41 @@ impl CacheArea {
     }
 }
 
-impl Cache {
+impl CacheArea {
     /// A crash, or an answer that was lost, has hidden whether the last version that was sent arrived: if
     /// the tier shows it, it is the one that the ledger knows from here on, and the answer. With
     /// `publishing` held.
     pub(crate) async fn adopt_sent(
         &self,
+        cache: &Cache,
         ino: InodeId,
     ) -> Result<Option<hayase_store::TierVersion>, Refused> {
-        let Some(record) = self.record(ino).filter(|record| record.sent.is_some()) else {
+        let Some(record) = cache.record(ino).filter(|record| record.sent.is_some()) else {
             return Ok(None);
         };
         let key = key(&record.path)?;
-        let found = self.ask_tier(move |tier| version_at(tier, &key)).await?;
+        let found = cache.ask_tier(move |tier| version_at(tier, &key)).await?;
         let is_ours = |found: &hayase_store::TierVersion| {
             record.is_ours(found.identity, found.size, found.mtime)
         };
         let ours = found.filter(is_ours);
-        self.update(ino, |now| {
+        cache.update(ino, |now| {
             now.version = ours.or(now.version);
             now.sent = None;
         })?;
         Ok(ours)
     }
 
-    pub(crate) fn is_there_already(&self, record: &LedgerRecord) -> Result<(), Refused> {
-        self.active(record.ino).held_until.set(None);
+    pub(crate) fn is_there_already(
+        &self,
+        cache: &Cache,
+        record: &LedgerRecord,
+    ) -> Result<(), Refused> {
+        cache.active(record.ino).held_until.set(None);
         if !record.is_over {
             return Ok(());
         }
-        self.update(record.ino, |record| {
+        cache.update(record.ino, |record| {
             record.xattrs.are_all |= record.version.is_none();
             record.version = record.version.or(record.over.take());
             (record.is_over, record.over) = (false, None);
@@ -581,8 +586,8 @@ impl Cache {
 
     /// Whether the file is going to be renamed in the tier to where nothing is known to be. What comes
     /// there with its next flush is looked for then.
-    pub(crate) fn may_find_hidden(&self, ino: InodeId, path: &[u8]) -> bool {
-        self.record(ino).is_some_and(|record| {
+    pub(crate) fn may_find_hidden(&self, cache: &Cache, ino: InodeId, path: &[u8]) -> bool {
+        cache.record(ino).is_some_and(|record| {
             let moves = record.state.is_safe() && record.version.is_some();
             moves && record.path != path && record.over.is_none()
         })
@@ -590,6 +595,7 @@ impl Cache {
 
     pub(crate) fn place_in_order(
         &self,
+        cache: &Cache,
         ino: InodeId,
         path: &[u8],
         is_over: bool,
@@ -597,9 +603,9 @@ impl Cache {
         if !is_over {
             return Ok(()); // In its old place, in the directory that it has now.
         }
-        self.active(ino).renamed.set(Some(Instant::now()));
-        let after = self.order.borrow_mut().renamed_over(ino, path);
-        self.update(ino, |record| record.after = after)
+        cache.active(ino).renamed.set(Some(Instant::now()));
+        let after = cache.order.borrow_mut().renamed_over(ino, path);
+        cache.update(ino, |record| record.after = after)
     }
 }
 

@@ -14,6 +14,7 @@
 //! check them ([`crate::acl`]). Of an inode that was taken from the tier they are not known before somebody asks; then the
 //! inode learns them, once. Where the tier keeps none they stay on the nodes ([`super::lists`]).
 
+use crate::cache::area::CacheArea;
 use std::rc::Rc;
 
 use hayase_layout::acl::{ACCESS_NAME, DEFAULT_NAME, is_acl};
@@ -333,15 +334,15 @@ fn change_object(
     Ok(version_of(&after))
 }
 
-impl Cache {
+impl CacheArea {
     /// Home, before the file leaves the version behind that it was made from: the ledger knows all that it has. With
     /// `publishing` held.
-    pub(crate) async fn detach_xattrs(&self, ino: InodeId) -> Result<(), Refused> {
-        let keeps = keeps_any(&*self.tier);
-        let record = self.record(ino).filter(|record| keeps && record.has_xattrs_of_version());
+    pub(crate) async fn detach_xattrs(&self, cache: &Cache, ino: InodeId) -> Result<(), Refused> {
+        let keeps = keeps_any(&*cache.tier);
+        let record = cache.record(ino).filter(|record| keeps && record.has_xattrs_of_version());
         let Some(record) = record else { return Ok(()) };
-        let all = PendingXattrs::all(xattrs_by(self, &record).await?);
+        let all = PendingXattrs::all(xattrs_by(cache, &record).await?);
         check_room(&all)?;
-        self.update(ino, |record| record.xattrs = all)
+        cache.update(ino, |record| record.xattrs = all)
     }
 }

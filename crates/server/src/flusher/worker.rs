@@ -279,7 +279,7 @@ impl Node {
             // Before another mark takes its place.
             Some(earlier) if earlier != mark => {
                 let _held = cache.publishing.lock(ino).await;
-                cache.adopt_sent(ino).await?;
+                self.cache.adopt_sent(cache, ino).await?;
                 let is_still = active.generation.get() == generation;
                 match cache.record(ino).filter(|record| is_still && !record.state.is_safe()) {
                     Some(record) => record,

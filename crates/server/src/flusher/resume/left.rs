@@ -1,7 +1,7 @@
 //! What a node whose server is gone has left: its parts, and what its names say of them.
 //!
 //! Invariant: bytes that a power cut has taken are never read as if they were the file's. The names of a node
-//! note which parts were not synced ([`crate::unsynced`]); they are opened in the machine's present life, and
+//! note which parts were not synced ([`crate::data::unsynced`]); they are opened in the machine's present life, and
 //! new ones are never begun: names that are gone would say of every part that nothing was written to it.
 
 use std::cell::OnceCell;
