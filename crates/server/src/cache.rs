@@ -42,7 +42,7 @@ use tokio::sync::Notify;
 use tokio::time::Instant;
 
 use crate::boxed::Local;
-use crate::data::disk::Disk;
+use crate::disk::Disk;
 use crate::flusher::Traffic;
 use crate::flusher::leftovers;
 use crate::flusher::removal::Settling;
@@ -499,12 +499,8 @@ impl Cache {
 
     /// What the ledger was told so far survives a power cut.
     pub(crate) async fn ledger_durable(&self) -> Result<(), Refused> {
-        let ledger = self.ledger_sync()?;
+        let ledger = ledger_sync(self)?;
         self.disk.run(move || ledger.sync().map_err(ledger_refused)).await
-    }
-
-    fn ledger_sync(&self) -> Result<LedgerSync, Refused> {
-        self.ledger.borrow_mut().unsynced().map_err(ledger_refused)
     }
 
     /// Asks the tier, on a thread that may wait for it.
@@ -536,6 +532,11 @@ impl TombstonesOf for TombstoneLog {
     fn durable(self: Rc<Self>) -> Local<Result<(), Refused>> {
         Box::pin(async move { self.0.ledger_durable().await })
     }
+}
+
+/// What makes durable what its ledger was told so far.
+fn ledger_sync(cache: &Cache) -> Result<LedgerSync, Refused> {
+    cache.ledger.borrow_mut().unsynced().map_err(ledger_refused)
 }
 
 /// A power cut may have taken bytes of copies, which nobody syncs: those files are in the tier, and fetched again.

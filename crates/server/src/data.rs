@@ -1,13 +1,12 @@
 //! The parts of one server: their bytes, their room, and which of them are durable (object storage target).
 //!
 //! Here: the state that all of it shares. [`bytes`]: reads and writes of a part, past the page cache ([`direct`]) or through
-//! it ([`disk`]), and which writes exclude each other ([`ranges`]). [`parts`]: requests about whole parts. [`removal`]: their
+//! it ([`crate::disk`]), and which writes exclude each other ([`ranges`]). [`parts`]: requests about whole parts. [`removal`]: their
 //! end. [`usage`]: free room; [`kept_room`]: room behind the ends of files. [`unsynced`]: what a power cut may have taken.
 //! Not here: where the bytes of a file lie, who may write them now (the homes of inodes).
 
 mod bytes;
 pub(crate) mod direct;
-pub(crate) mod disk;
 pub(crate) mod kept_room;
 mod parts;
 pub(crate) mod ranges;
@@ -26,12 +25,12 @@ use hayase_wire::message::MachineLife;
 
 pub(crate) use self::bytes::LocalUsers;
 use self::direct::DirectIo;
-use self::disk::Disk;
 use self::kept_room::KeptRoom;
 use self::ranges::Ranges;
 use self::unsynced::UnsyncedParts;
 use self::usage::Usage;
 use crate::activity::Activity;
+use crate::disk::Disk;
 use crate::meta::Meta;
 
 /// What the parts of a server stand on.

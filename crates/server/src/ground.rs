@@ -15,7 +15,7 @@ use hayase_wire::transport::{Address, Transport};
 use rustix::time::{ClockId, clock_gettime};
 
 use crate::alarm::Alarm;
-use crate::data::disk::Disk;
+use crate::disk::Disk;
 use crate::failed_names::{EndingStore, Exit};
 use crate::network::Network;
 use crate::settings::Settings;

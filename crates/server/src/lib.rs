@@ -34,6 +34,7 @@ mod clients;
 mod convert;
 mod crowd;
 mod data;
+mod disk;
 #[cfg(test)]
 mod explore;
 mod failed_names;

@@ -77,14 +77,8 @@ impl Node {
 
 /// This server as its own rooms know it.
 pub(crate) struct Roles {
-    me: NodeId,
-    node: Weak<Node>,
-}
-
-impl Roles {
-    pub(crate) fn of(node: &Rc<Node>) -> Rc<Self> {
-        Rc::new(Self { me: node.node, node: Rc::downgrade(node) })
-    }
+    pub(crate) me: NodeId,
+    pub(crate) node: Weak<Node>,
 }
 
 impl Finisher for Roles {

@@ -295,7 +295,7 @@ fn node(
         unfinished: Default::default(),
         unsynced_elsewhere: Default::default(),
     });
-    let roles = Roles::of(&node);
+    let roles = Rc::new(Roles { me: node.node, node: Rc::downgrade(&node) });
     node.rpc.serve_here_by(Rc::clone(&roles) as Rc<dyn OwnService>);
     node.members.tell(Rc::clone(&roles) as Rc<dyn Losses>);
     node.names.finish_by(roles);

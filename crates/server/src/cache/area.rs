@@ -3,13 +3,11 @@
 //!
 //! Not here: what asks other servers (names of the tier, removals), which is the rest of this room.
 
-use crate::cache::names::is_flushed;
-
 use crate::checksum_line;
 use crate::limits::CHECKSUMS_PAGE;
 use std::rc::Rc;
 
-use hayase_layout::{InodeId, ServerId};
+use hayase_layout::{InodeId, Layout, ServerId};
 use hayase_store::{FileKind, FileState, Inode, LedgerRecord, ops};
 use hayase_wire::message::{NewNode, NodeReply, Place, Refused};
 
@@ -19,6 +17,11 @@ use crate::data::Data;
 use crate::meta::Meta;
 use crate::refusals::libc_errno;
 use crate::serve_error::ServeError;
+
+/// Whether a file has bytes of its own, which come to the tier.
+pub(super) fn is_flushed(layout: &Layout) -> bool {
+    matches!(layout, Layout::Whole | Layout::Striped { .. } | Layout::Recorded { .. })
+}
 
 /// See the module.
 pub(crate) struct CacheArea {

@@ -15,7 +15,7 @@ use hayase_wire::message::{
 };
 use tokio::time::Instant;
 
-use super::names::is_flushed;
+use super::area::is_flushed;
 use super::paths::key;
 use super::tombstones::{shown, version_at};
 use super::{Cache, wire_version};

@@ -11,7 +11,7 @@
 
 use std::rc::Rc;
 
-use hayase_layout::{InodeId, Layout};
+use hayase_layout::InodeId;
 use hayase_store::namespace::Inode;
 use hayase_store::{FileState, LedgerRecord, Succession};
 use hayase_tier::{Attributes, Key, ListRequest, ObjectMeta, Tier, TierError, copy_object};
@@ -32,11 +32,6 @@ use crate::convert::stored_time;
 use crate::limits::{CACHE_HOLD, FETCH_PAUSE};
 use crate::node::Node;
 use crate::refusals::{libc_errno, unexpected};
-
-/// Whether a file has bytes of its own, which come to the tier.
-pub(super) fn is_flushed(layout: &Layout) -> bool {
-    matches!(layout, Layout::Whole | Layout::Striped { .. } | Layout::Recorded { .. })
-}
 
 impl Node {
     /// What a name is bound to; names of the tier are taken in.

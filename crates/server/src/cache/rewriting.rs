@@ -6,7 +6,7 @@
 use hayase_wire::message::Refused;
 
 use super::{Cache, ledger_refused};
-use crate::data::disk::Disk;
+use crate::disk::Disk;
 use crate::limits::LEDGER_PAUSE;
 
 /// Keeps the log of the ledger short, until the task is dropped.

@@ -15,7 +15,7 @@ use hayase_wire::message::Refused;
 
 use super::{Cache, ledger_refused};
 use crate::convert::part_refused;
-use crate::data::disk::Disk;
+use crate::disk::Disk;
 use crate::refusals::libc_errno;
 
 impl Cache {
@@ -37,7 +37,7 @@ impl Cache {
                 return Err(refused);
             }
         }
-        let ledger = self.ledger_sync()?;
+        let ledger = super::ledger_sync(self)?;
         disk.run(move || ledger.sync().map_err(ledger_refused)).await
     }
 

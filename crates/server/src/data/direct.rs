@@ -2,7 +2,7 @@
 //!
 //! Here: when that is done, the wait for the ends, the rest that is not aligned. The ring is made at the first
 //! such transfer. Where there is none to be had, and for all else, parts are read and written through the page
-//! cache ([`crate::peer_service::parts`]).
+//! cache ([`super::bytes`]).
 //!
 //! Invariant: while a process of this node may have a part open or mapped past the server, nothing moves past
 //! its pages: [`DirectIo::until_settled`] is waited for before such an open is answered.

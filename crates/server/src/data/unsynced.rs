@@ -9,7 +9,7 @@
 //!
 //! A kill loses nothing: the machine's life tells the two apart ([`hayase_store::namespace::Namespace::begin_boot`]).
 
-use crate::data::disk::Disk;
+use crate::disk::Disk;
 use std::cell::RefCell;
 use std::collections::HashMap;
 use std::rc::Rc;

@@ -20,7 +20,7 @@ use tokio::sync::Mutex;
 use tokio::time::timeout;
 
 use crate::convert::meta_refused;
-use crate::data::disk::Disk;
+use crate::disk::Disk;
 
 /// Numbers are reserved when no more than this are left.
 const NUMBERS_LOW: u64 = INODE_BLOCK / 4;

@@ -16,7 +16,7 @@ use hayase_wire::message::{PeerReply, Place, Refused};
 
 use super::Names;
 use crate::convert::meta_refused;
-use crate::peer_service::Answer;
+use crate::refusals::Answer;
 use crate::refusals::libc_errno;
 
 /// Operations whose names this shard binds no more. They stay until the job ends: there are as many as

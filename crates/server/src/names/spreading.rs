@@ -26,7 +26,7 @@ use crate::limits::{
     SPREAD_INTENTS_PAUSE, SPREAD_PAUSE, SPREAD_WAIT,
 };
 use crate::meta::{binding, record};
-use crate::peer_service::Answer;
+use crate::refusals::Answer;
 use crate::refusals::{libc_errno, unexpected};
 
 /// How many of them fit a message; at least one.
