@@ -9,6 +9,7 @@ mod manifests;
 mod promises;
 mod reference;
 mod results;
+mod rooms;
 mod unsafe_rooms;
 mod variables;
 mod words;
