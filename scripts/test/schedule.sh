@@ -63,7 +63,7 @@ start_fetch() {
 # finish_fetch: returns when all is there, and prints what was said about it.
 finish_fetch() {
   [ -n "$fetch_pid" ] || return 0
-  wait "$fetch_pid"
+  wait "$fetch_pid" 2>/dev/null # which may have been waited for among the suites
   fetch_pid=
   cat "$run/fetch.log"
 }

@@ -44,11 +44,11 @@ use std::process::ExitCode;
 use clap::{CommandFactory, FromArgMatches};
 
 fn main() -> ExitCode {
-    let command = cli::Cli::command().color(output::colour_of_help());
-    let typed = command.clone().try_get_matches();
+    let command = || cli::Cli::command().color(output::colour_of_help());
+    let typed = command().try_get_matches();
     let arguments = match typed.and_then(|typed| cli::Cli::from_arg_matches(&typed)) {
         Ok(arguments) => arguments,
-        Err(error) => return output::wrong_usage(error, command),
+        Err(error) => return output::wrong_usage(error, command()),
     };
     let environment = config::Environment::read();
     let output =

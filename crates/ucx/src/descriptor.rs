@@ -15,8 +15,17 @@ pub(super) struct Descriptor {
 }
 
 impl Descriptor {
-    /// Of `len` bytes, which the library has left to us in the callback of a worker.
-    pub(super) fn new(table: &'static Table, worker: Handle, raw: *mut c_void, len: usize) -> Self {
+    /// Of `len` bytes.
+    ///
+    /// # Safety
+    /// The library has left `raw` to us in a callback of `worker`, which lives as long as this, and nobody else gives it
+    /// back.
+    pub(super) unsafe fn new(
+        table: &'static Table,
+        worker: Handle,
+        raw: *mut c_void,
+        len: usize,
+    ) -> Self {
         Self { table, worker, raw, len }
     }
 
@@ -34,8 +43,8 @@ impl Descriptor {
 
 impl Drop for Descriptor {
     fn drop(&mut self) {
-        // SAFETY: kept for us since the callback answered that it is in progress, and not given back yet. The
-        // worker lives: descriptors lie in inboxes, which are cleared by what holds the worker.
+        // SAFETY: as its maker has promised: kept for us since the callback answered that it is in progress, and not
+        // given back yet. The worker lives: descriptors lie in inboxes, which are cleared by what holds the worker.
         unsafe { (self.table.ucp_am_data_release)(self.worker, self.raw) };
     }
 }

@@ -26,14 +26,12 @@ pub(super) struct Kept {
 }
 
 impl Detached {
-    /// A message, with what it needs.
-    pub(super) fn message(table: &'static Table, request: Handle, kept: Kept) -> Self {
-        Self { table, request, kept: Some(kept) }
-    }
-
-    /// The orderly or forced end of an endpoint.
-    pub(super) fn close(table: &'static Table, request: Handle) -> Self {
-        Self { table, request, kept: None }
+    /// An operation, with what it needs: a message, or the end of an endpoint, which needs nothing.
+    ///
+    /// # Safety
+    /// `request` is one of the library that nobody else frees, and `kept` holds all that it may still use.
+    pub(super) unsafe fn new(table: &'static Table, request: Handle, kept: Option<Kept>) -> Self {
+        Self { table, request, kept }
     }
 
     /// Whether it is done; then it can be dropped.

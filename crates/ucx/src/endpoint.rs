@@ -212,7 +212,8 @@ impl Endpoint {
         // SAFETY: the endpoint is open, and nobody uses it from here on.
         let answer = unsafe { (self.worker.table.ucp_ep_close_nbx)(raw, &raw const params) };
         if let Started::Request(request) = Started::from_raw(answer) {
-            self.worker.detach(Detached::close(self.worker.table, request));
+            // SAFETY: just begun, by us, and it uses nothing of ours.
+            self.worker.detach(unsafe { Detached::new(self.worker.table, request, None) });
         }
     }
 }

@@ -80,7 +80,8 @@ impl Operation {
                 _data: self.data.take(),
             };
             let worker = self.endpoint.worker();
-            worker.detach(Detached::message(worker.table, request, kept));
+            // SAFETY: the request is no longer ours, and goes with all that it needs.
+            worker.detach(unsafe { Detached::new(worker.table, request, Some(kept)) });
         }
     }
 }

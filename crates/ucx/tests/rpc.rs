@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use hayase_layout::ServerId;
 use hayase_ucx::{UcxError, UcxTransport};
-use hayase_wire::message::Carrier;
+use hayase_wire::message::{Carrier, PeerState};
 use hayase_wire::transport::{TcpTransport, Transport};
 use hayase_wire::{
     Address, BoxBuffer, CallError, Connector, Credentials, KnownServer, PeerIdentity, PeerLink,
@@ -45,6 +45,7 @@ fn credentials(server: u16, secret: u8) -> Credentials {
 #[derive(Default)]
 struct Echo {
     served: Cell<u32>,
+    from: Cell<Option<PeerIdentity>>,
 }
 
 impl Service for Echo {
@@ -54,12 +55,13 @@ impl Service for Echo {
 
     async fn serve(
         self: Rc<Self>,
-        _from: PeerIdentity,
+        from: PeerIdentity,
         _request_id: u64,
         mut body: Vec<u8>,
         payload: Option<(BoxBuffer, usize)>,
     ) -> Response {
         self.served.set(self.served.get() + 1);
+        self.from.set(Some(from));
         body.reverse();
         let payload = payload.map(|(mut buffer, len)| {
             let bytes = &mut buffer.as_mut().as_mut()[..len];
@@ -94,9 +96,12 @@ async fn start(transport: Rc<dyn Transport>, secret: u8) -> Pair {
     Pair { link, service, server, address }
 }
 
-async fn echo_works(link: &Rc<PeerLink>) {
+async fn echo_works(Pair { link, service, .. }: &Pair) {
+    assert_eq!(link.state(), PeerState::Unconnected);
     let answer = link.call(b"abc".to_vec(), None, None, WAIT).await.unwrap();
     assert_eq!(answer.body, b"cba");
+    assert!(answer.sent.is_none() && answer.received.is_none());
+    assert_eq!(link.state(), PeerState::Connected);
     for len in [1, 5000, 1 << 20] {
         let payload: Vec<u8> = (0..len).map(|at| (at * 7) as u8).collect();
         let (send, into) = (Box::new(payload.clone()), Box::new(vec![0; 1 << 20]));
@@ -106,6 +111,8 @@ async fn echo_works(link: &Rc<PeerLink>) {
         assert!(count == len && (*received).as_ref()[..len] == expected[..]);
         assert!((*answer.sent.unwrap()).as_ref() == &payload[..]);
     }
+    assert_eq!(service.from.get(), Some(credentials(0, 9).me));
+    assert_eq!(link.peer(), Some(credentials(SERVER.0, 9).me));
 }
 
 /// `None`, and says so, where the library is missing.
@@ -126,11 +133,11 @@ fn calls_are_answered_over_ucx_where_both_have_it() {
     run(async {
         let Some(ucx) = ucx("calls_are_answered_over_ucx_where_both_have_it") else { return };
         let pair = start(ucx.clone(), 9).await;
-        echo_works(&pair.link).await;
+        echo_works(&pair).await;
         assert_eq!(pair.link.status().over, Some(Carrier::Ucx));
 
         let tcp = start(Rc::new(TcpTransport::new()), 9).await;
-        echo_works(&tcp.link).await;
+        echo_works(&tcp).await;
         assert_eq!(tcp.link.status().over, Some(Carrier::Stream));
         let connector = Connector::new(ucx, credentials(0, 9));
         let mixed = PeerLink::new(connector, SERVER, vec![tcp.address.clone()]);

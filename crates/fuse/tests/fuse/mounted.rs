@@ -10,7 +10,7 @@ use std::fs::{self, File, OpenOptions};
 use std::io::{ErrorKind, Read, Seek, SeekFrom, Write};
 use std::os::unix::fs::{FileExt, FileTypeExt, MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::Path;
-use std::process::Command;
+use std::process::{Child, Command};
 use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
@@ -348,6 +348,21 @@ fn no_mix_of_opens_fails() {
     }
 }
 
+/// A copy of sleep(1), running. A child of another test has, until its exec(2), the descriptor through which it was copied.
+fn asleep(program: &Path) -> Child {
+    let until = Instant::now() + Duration::from_secs(5);
+    loop {
+        match Command::new(program).arg("60").spawn() {
+            Err(error)
+                if error.kind() == ErrorKind::ExecutableFileBusy && Instant::now() < until =>
+            {
+                thread::sleep(Duration::from_millis(5));
+            }
+            started => return started.unwrap(),
+        }
+    }
+}
+
 #[test]
 fn a_running_program_is_not_emptied() {
     for parts in [Parts::Here, Parts::Elsewhere] {
@@ -361,7 +376,7 @@ fn a_running_program_is_not_emptied() {
                 options.read(access != libc::O_WRONLY).write(access != libc::O_RDONLY);
                 options.custom_flags(libc::O_TRUNC).open(&path)
             };
-            let mut running = Command::new(&path).arg("60").spawn().unwrap();
+            let mut running = asleep(&path);
             for access in [libc::O_RDONLY, libc::O_WRONLY, libc::O_RDWR] {
                 assert_eq!(errno(empty(access)), libc::ETXTBSY, "{parts:?} {profile} {access}");
             }

@@ -301,8 +301,8 @@ pub(crate) fn run(
     report(serve(), args.tell, output)
 }
 
-/// Longest message of a daemon: a failure with its help.
-const SAID_BYTES_MAX: u64 = 64 << 10;
+/// Longest message of a daemon: a failure with its help and the end of a log.
+const SAID_BYTES_MAX: u64 = 1 << 20;
 
 /// Starts a daemon of its own, and waits until it is ready; its process id.
 fn start(
@@ -333,12 +333,15 @@ fn start(
         let _ = stdin.write_all(key);
     }
     let stdout = child.stdout.take().expect("stdout is a pipe");
-    match message::receive(&mut BufReader::new(stdout), SAID_BYTES_MAX) {
+    // The pipe is closed before anybody waits for the end of the daemon.
+    let said = message::receive(&mut BufReader::new(stdout), SAID_BYTES_MAX);
+    match said {
         Ok(DaemonSaid::Ready(_)) => Ok(child.id()),
         Ok(DaemonSaid::Failed(failure)) => {
             child.wait().context("wait for `hayase mount`")?;
             Err(DaemonFailed(failure).into())
         }
+        Err(error) if !message::is_none(&error) => Err(error).context("listen to `hayase mount`"),
         Ok(DaemonSaid::Changed(_)) | Err(_) => {
             let status = child.wait().context("wait for `hayase mount`")?;
             let what = format!("`hayase mount` ended before it was ready: {status}");

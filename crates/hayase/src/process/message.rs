@@ -19,7 +19,8 @@ pub(crate) fn encode(message: &impl Serialize) -> Vec<u8> {
 /// The next message from `reader`, of at most `bytes_max` with its end. Waits for it.
 ///
 /// # Errors
-/// `UnexpectedEof` where the line has no end, also because it is longer; `InvalidData` for another line.
+/// `UnexpectedEof` where the line has no end, also because it is longer; `InvalidData` for a line that is no such message;
+/// those of reading.
 pub(crate) fn receive<M: DeserializeOwned>(
     reader: &mut impl BufRead,
     bytes_max: u64,
@@ -27,10 +28,19 @@ pub(crate) fn receive<M: DeserializeOwned>(
     let mut line = Vec::new();
     reader.take(bytes_max).read_until(b'\n', &mut line)?;
     if line.last() != Some(&b'\n') {
-        let what = format!("a message without its end, after {} bytes", line.len());
+        let what = match line.len() {
+            0 => "it ended without a message".to_owned(),
+            len => format!("a message without its end, after {len} bytes"),
+        };
         return Err(io::Error::new(io::ErrorKind::UnexpectedEof, what));
     }
-    Ok(serde_json::from_slice(&line)?)
+    let not_one = |error| io::Error::new(io::ErrorKind::InvalidData, error);
+    serde_json::from_slice(&line).map_err(not_one)
+}
+
+/// Whether [`receive`] failed because no message came, and not because nothing could be read.
+pub(crate) fn is_none(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::UnexpectedEof | io::ErrorKind::InvalidData)
 }
 
 #[cfg(test)]
@@ -52,7 +62,10 @@ mod tests {
         for (line, bytes_max, kind) in [
             (&b"12"[..], 99, io::ErrorKind::UnexpectedEof),
             (b"12345\n", 3, io::ErrorKind::UnexpectedEof),
+            (b"", 99, io::ErrorKind::UnexpectedEof),
             (b"rubbish\n", 99, io::ErrorKind::InvalidData),
+            (b"{\n", 99, io::ErrorKind::InvalidData),
+            (b"\n", 99, io::ErrorKind::InvalidData),
         ] {
             assert_eq!(receive::<u32>(&mut &*line, bytes_max).unwrap_err().kind(), kind);
         }
