@@ -111,10 +111,12 @@ impl Grace {
         };
         if tokio::time::timeout(GRACE, self.until(all_told)).await.is_err() {
             let silent: Vec<_> = self.waits_for.borrow().iter().copied().collect();
+            let links_left_at: Vec<_> = self.links_left_at.borrow().iter().copied().collect();
             tracing::warn!(
                 own = self.own_known.get(),
                 ?silent,
-                "the grace period is over, and these nodes have not reclaimed what they hold"
+                ?links_left_at,
+                "the grace period is over, and these nodes have not said what they hold, or which links they left here"
             );
         }
         self.over.set(true);

@@ -82,14 +82,20 @@ impl Node {
 
     /// As the home that was started anew: what one shard says was left.
     pub(crate) async fn take_left_links(self: &Rc<Self>, shard: ServerId, left: Vec<LeftLink>) {
+        // One may wait for a mount that has the file open, and hangs.
+        let mut taking = tokio::task::JoinSet::new();
         for LeftLink { op, ino, place } in left {
-            match self.take_left_link(ino, &place).await {
-                Ok(true) => self.finished(shard, op),
-                Ok(false) => {}
-                Err(refused) if is_gone(&refused) => self.finished(shard, op),
-                Err(error) => tracing::warn!(%ino, %error, "a link is taken later"),
-            }
+            let this = Rc::clone(self);
+            taking.spawn_local(async move {
+                match this.take_left_link(ino, &place).await {
+                    Ok(true) => this.finished(shard, op),
+                    Ok(false) => {}
+                    Err(refused) if is_gone(&refused) => this.finished(shard, op),
+                    Err(error) => tracing::warn!(%ino, %error, "a link is taken later"),
+                }
+            });
         }
+        taking.join_all().await;
         self.rpc.grace.links_told(shard);
     }
 

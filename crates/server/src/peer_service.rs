@@ -1,10 +1,9 @@
 //! What a server does for another node, or for its own: one method per request.
 //!
-//! Rooms: [`shard`] names, [`rename`], [`directory`] homes of directories, [`inode`] attributes, [`links`]
+//! Rooms: [`shard`] names, [`rename`], [`inode`] attributes, [`links`]
 //! counts of names, [`opens`], [`sizes`] of striped files and appends, [`parts`] bytes, [`gathering`] of small writes,
 //! [`recorded`] files, [`durable_files`] of which they are made.
 
-pub(crate) mod directory;
 pub(crate) mod durable_files;
 pub(crate) mod entrance;
 mod gathering;

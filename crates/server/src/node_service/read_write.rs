@@ -26,6 +26,22 @@ const COPY_HELD: u64 = 64 << 20;
 /// One step of a copy inside the servers.
 const COPY_STEP: usize = hayase_wire::message::PAYLOAD_BYTES_MAX;
 
+/// Gathered bytes on their way to their home: they get older while they wait here.
+#[derive(Clone, Copy)]
+struct Ageing {
+    /// As their mount said.
+    after: Gathered,
+    /// When it said so.
+    since: Instant,
+}
+
+impl Ageing {
+    /// As it is by now.
+    fn now(self) -> Gathered {
+        Gathered { age: self.after.age.saturating_add(self.since.elapsed()), ..self.after }
+    }
+}
+
 /// A call that a truncate overtook is repeated as a whole.
 pub(crate) enum Attempt<T> {
     Done(T),
@@ -166,9 +182,8 @@ impl Node {
         from: SlotRange,
         after: Gathered,
     ) -> Served {
-        let asked = Instant::now();
+        let gathered = Ageing { after, since: Instant::now() };
         self.rpc.meet_home(ino).await?;
-        let after = Gathered { age: after.age + asked.elapsed(), ..after };
         let _on_its_way = self.handing_on.begin(ino);
         let source = || {
             self.clients.check_writable(process, ino)?;
@@ -177,7 +192,7 @@ impl Node {
                 false => Err(too_late()),
             }
         };
-        self.write_file(ino, (offset, from.len as usize), Some(after), source).await?;
+        self.write_file(ino, (offset, from.len as usize), Some(gathered), source).await?;
         Ok(NodeReply::Count(from.len))
     }
 
@@ -187,7 +202,7 @@ impl Node {
         self: &Rc<Self>,
         ino: InodeId,
         (offset, len): (u64, usize),
-        gathered: Option<Gathered>,
+        gathered: Option<Ageing>,
         source: impl Fn() -> Result<BoxBuffer, Refused>,
     ) -> Result<(), Refused> {
         if len == 0 {
@@ -202,7 +217,8 @@ impl Node {
                     let trunc_epoch = file.trunc_epoch;
                     let request = match gathered {
                         None => PartRequest::Write { part, offset, trunc_epoch },
-                        Some(after) => {
+                        Some(gathered) => {
+                            let after = gathered.now();
                             PartRequest::WriteGathered { part, offset, trunc_epoch, after }
                         }
                     };

@@ -119,7 +119,9 @@ impl Node {
             let _range = self.data.ranges.begin(target.id(), 0..u64::MAX, Beside::None).await;
             self.give_back_room(&target).await;
         }
-        self.put_time_back(&target, earlier, written);
+        if after.age >= TIME_TICK && matches!(done, PeerReply::Written(_)) {
+            self.put_time_back(&target, earlier, written);
+        }
         Ok(done)
     }
 
@@ -127,9 +129,6 @@ impl Node {
     /// one that lay ahead of us does not stay.
     fn put_time_back(&self, part: &Part, earlier: Time, written: Time) {
         let now = stored_time(self.meta.now());
-        if before(now, TIME_TICK) < written {
-            return;
-        }
         let written = if earlier > now { written } else { earlier.max(written) };
         if let Err(error) = part.set_times(None, Some(SetTime::To(written))) {
             tracing::warn!(ino = %part.id().ino, %error, "its time is that at which its bytes came");

@@ -1,8 +1,6 @@
-//! Bytes of parts on this server.
+//! Reads and writes of parts on this server, for any node: what must be known before bytes move.
 //!
-//! Large transfers go past the page cache, where nobody on this node has the part open ([`crate::data::direct`]). Other
-//! I/O is tried at once where it takes no waiting; what would wait, and everything larger, goes to a thread of the
-//! disk pool. Bytes move between the part and the transfer buffer, nowhere else.
+//! Not here: how they move ([`crate::data::bytes`]).
 
 use std::rc::Rc;
 

@@ -15,14 +15,12 @@ use super::durable_files::{
 };
 use crate::appends::Found;
 use crate::convert::{part_refused, stored_time};
+use crate::data::kept_room::KEEP_SIZE;
 use crate::data::ranges::Beside;
 use crate::keyed_lock::KeyGuard;
 use crate::limits::NAMES_ASKED_MAX;
 use crate::node::Node;
 use crate::refusals::{libc_errno, unexpected};
-
-/// `FALLOC_FL_KEEP_SIZE` of fallocate(2).
-pub(super) const KEEP_SIZE: i32 = 1;
 
 /// `FALLOC_FL_PUNCH_HOLE`.
 const PUNCH_HOLE: i32 = 2;

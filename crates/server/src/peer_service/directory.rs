@@ -1,1 +1,0 @@
-//! Homes of directories: which servers hold entries, when they changed, and their removal.
