@@ -10,12 +10,12 @@ use std::fs::{self, File, OpenOptions};
 use std::io::{ErrorKind, Read, Seek, SeekFrom, Write};
 use std::os::unix::fs::{FileExt, FileTypeExt, MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::Path;
-use std::process::{Child, Command};
+use std::process::Command;
 use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use fixture::{Fixture, eventually};
+use fixture::{Fixture, asleep, eventually};
 use hayase_client::testing::server::Parts;
 use hayase_fuse::{KernelProfile, Mounted, PassthroughState};
 use hayase_wire::message::{Access, Callback, Grants};
@@ -344,21 +344,6 @@ fn no_mix_of_opens_fails() {
                     }
                 }
             }
-        }
-    }
-}
-
-/// A copy of sleep(1), running. A child of another test has, until its exec(2), the descriptor through which it was copied.
-fn asleep(program: &Path) -> Child {
-    let until = Instant::now() + Duration::from_secs(5);
-    loop {
-        match Command::new(program).arg("60").spawn() {
-            Err(error)
-                if error.kind() == ErrorKind::ExecutableFileBusy && Instant::now() < until =>
-            {
-                thread::sleep(Duration::from_millis(5));
-            }
-            started => return started.unwrap(),
         }
     }
 }

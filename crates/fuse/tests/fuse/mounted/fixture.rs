@@ -1,6 +1,7 @@
 //! A mount over a server in memory, gone when it is dropped, also by a panic.
 
 use std::path::{Path, PathBuf};
+use std::process::{Child, Command};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -92,6 +93,22 @@ pub(crate) fn eventually(what: &str, condition: impl Fn() -> bool) {
     while !condition() {
         assert!(Instant::now() < until, "not within 5 s: {what}");
         std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+/// A copy of sleep(1), running. A child of another test has, until its exec(2), the descriptor through which it was copied.
+pub(crate) fn asleep(program: &Path) -> Child {
+    let until = Instant::now() + Duration::from_secs(5);
+    loop {
+        match Command::new(program).arg("60").spawn() {
+            Err(error)
+                if error.kind() == std::io::ErrorKind::ExecutableFileBusy
+                    && Instant::now() < until =>
+            {
+                std::thread::sleep(Duration::from_millis(5));
+            }
+            started => return started.unwrap(),
+        }
     }
 }
 
