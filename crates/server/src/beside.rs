@@ -27,7 +27,7 @@ pub(crate) struct Beside {
 
 impl Drop for Beside {
     fn drop(&mut self) {
-        self.node.clients.written_beside.end(self.ino);
+        self.node.clients.written_by_programs.end(self.ino);
     }
 }
 
@@ -114,7 +114,7 @@ impl Node {
         if process.mount {
             return None;
         }
-        self.clients.written_beside.begin(ino);
+        self.clients.written_by_programs.begin(ino);
         let beside = Beside { node: Rc::clone(self), ino };
         self.take_back_or_fence(ino).await;
         Some(beside)

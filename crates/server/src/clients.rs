@@ -4,7 +4,7 @@
 
 mod callbacks;
 mod removing;
-mod written_beside;
+mod written_by_programs;
 
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeSet, HashMap, HashSet};
@@ -22,7 +22,7 @@ use hayase_wire::message::{
 use tokio::sync::{Notify, OnceCell, Semaphore};
 
 use self::removing::RemovingIn;
-use self::written_beside::WrittenBeside;
+use self::written_by_programs::WrittenByPrograms;
 use crate::booked::Booked;
 use crate::boxed::Local;
 use crate::lent::LentSlots;
@@ -106,7 +106,7 @@ pub(crate) struct Clients {
     /// that has gathered comes too late, until it closes them.
     too_late: RefCell<BTreeSet<InodeId>>,
     /// By processes that are no mounts.
-    pub(crate) written_beside: WrittenBeside,
+    pub(crate) written_by_programs: WrittenByPrograms,
 }
 
 /// An open that its home is being asked for; nobody may think meanwhile that there is none.
@@ -242,7 +242,7 @@ impl Clients {
         total.1 += u32::from(open.access.write && !held.write);
         booked.book(open);
         if !process.mount && open.access.write && !held.write {
-            self.written_beside.begin(ino);
+            self.written_by_programs.begin(ino);
         }
     }
 
@@ -252,7 +252,7 @@ impl Clients {
         let Some(booked) = opens.get_mut(&close.ino) else { return Access::default() };
         let ended = booked.end(close.access, close.as_of);
         if !process.mount && ended.write {
-            self.written_beside.end(close.ino);
+            self.written_by_programs.end(close.ino);
         }
         if ended.write && process.mount {
             self.gathered.borrow_mut().remove(&close.ino);
@@ -438,7 +438,7 @@ impl Process {
     }
 }
 
-/// An open of this node, as its home is told it again.
+/// An open of this node, as it is reported to its home again.
 pub(crate) fn held_open(ino: InodeId, access: Access, number: u64) -> HeldOpen {
     let open = Opening { access, kind: OpenKind::Remote, number };
     HeldOpen { ino, open }

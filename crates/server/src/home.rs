@@ -70,9 +70,9 @@ pub(crate) enum Event {
     /// A node does not answer, and by now has stopped to use what it was granted. What it has open
     /// stays open.
     Silent { node: NodeId },
-    /// A node has it open since before this server was started (`anew`), or since before its own was; `late`: a recall
+    /// A node has it open since before this server was started (`in_grace`), or since before its own was; `late`: a recall
     /// was not answered there.
-    Reclaimed { node: NodeId, open: Opening, anew: bool, late: bool },
+    Reclaimed { node: NodeId, open: Opening, in_grace: bool, late: bool },
     /// A node has told all that it has open: its server does not know what the former one was granted. Its mounts go
     /// on, and a recall that is under way is answered by the new one.
     ToldAnew { node: NodeId },
@@ -165,8 +165,7 @@ impl Home {
         }
     }
 
-    /// As found by a server that was started anew: something may write the part that nobody has told
-    /// of.
+    /// As found by a server that was restarted: something may write the part that nobody has reported.
     pub(crate) fn after_restart(node: NodeId) -> Self {
         Self { unprobed: true, ..Self::new(node) }
     }
@@ -193,8 +192,8 @@ impl Home {
             Event::Returned { node, bits, still_open } => self.returned(node, bits, still_open),
             Event::Gone { node } => self.gone(node),
             Event::Silent { node } => self.silent(node, &mut effects),
-            Event::Reclaimed { node, open, anew, late } => {
-                self.reclaimed(node, &open, (anew, late));
+            Event::Reclaimed { node, open, in_grace, late } => {
+                self.reclaimed(node, &open, (in_grace, late));
             }
             Event::ToldAnew { node } => {
                 self.grants.remove(&node);
@@ -473,15 +472,15 @@ impl Home {
         Effect::Proceed { ticket, grants, writing: self.is_writing() }
     }
 
-    fn reclaimed(&mut self, node: NodeId, open: &Opening, (anew, late): (bool, bool)) {
+    fn reclaimed(&mut self, node: NodeId, open: &Opening, (in_grace, late): (bool, bool)) {
         let held = self.opens.entry(node).or_default();
         held.booked.book(open);
         held.local |= open.kind == OpenKind::Local;
-        if anew && late {
+        if in_grace && late {
             // The former life of this home may have let others write.
             self.take_no_more_gathered(node);
         }
-        if anew {
+        if in_grace {
             self.suppose_gathering();
         }
     }

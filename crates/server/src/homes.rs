@@ -515,7 +515,7 @@ impl Drop for ChangeGuard {
 impl LocalUsers for Rc<Node> {
     /// As far as is known: past the server, a process of this node may read or write the part of an inode of this home.
     fn is_used_locally(&self, ino: InodeId) -> bool {
-        // Nobody has told of it: a former life of this server may have let it be mapped.
+        // Nobody has reported it: a former life of this server may have let it be mapped.
         let is_unknown = || self.incarnation > 1 && !self.homes.entries.borrow().contains_key(&ino);
         self.homes.has_local_users(ino) || is_unknown()
     }

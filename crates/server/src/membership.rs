@@ -13,7 +13,7 @@
 //!
 //! A node that finds itself declared lost begins a new incarnation: its server ends, is started again
 //! and tells what its processes hold; what they had locked at other homes is lost for good. It ends that itself
-//! (`crate::rpc`): a home that was started anew since does not know that it released it.
+//! (`crate::rpc`): a home that was restarted since does not know that it released it.
 //!
 //! Here: the decisions, pure, and the tasks that carry them out.
 //! Source: `docs/design/001-coherence.md`, "Lost nodes"; RFC 8881, 8.4 (leases).
@@ -226,7 +226,7 @@ impl Membership {
     }
 }
 
-/// What a caller of a lost server is told.
+/// The answer to a caller of a lost server.
 pub(crate) fn lost(server: ServerId) -> Refused {
     Refused::because(libc_errno::EIO, format!("node {server} is lost"))
 }

@@ -208,7 +208,7 @@ impl Meta {
             || self.inode(part.ino).is_ok_and(|inode| inode.layout != Layout::Whole)
     }
 
-    /// Home: its bytes lie elsewhere than who asks knows.
+    /// Home: its bytes lie elsewhere than the caller knows.
     pub(crate) fn is_of_another_layout(&self, part: PartRef) -> bool {
         let is_home = part.ino.home() == self.me;
         is_home && self.inode(part.ino).is_ok_and(|inode| inode.layout_epoch != part.layout_epoch)

@@ -1,6 +1,6 @@
 //! Calls to the servers of the job, this one included: remote procedure calls in sessions, as NFSv4.1 has them.
 //!
-//! Here: what every call needs: the links ([`peers`]), who has met whom ([`sessions`]), who is lost ([`crate::membership`]) and
+//! Here: what every call needs: the links ([`peers`]), which servers have met ([`sessions`]), which are lost ([`crate::membership`]) and
 //! what of a former life is still unknown ([`crate::grace`]). Before a server that was started again is asked for anything, it
 //! hears what this node holds there. A request to this server travels nowhere: whatever serves it stands behind [`OwnService`].
 //! Not here: what requests do (`peer_service`), what each of them is ([`crate::request`]).
@@ -243,14 +243,15 @@ impl Servers {
 
     /// Where a former incarnation was declared lost, its homes have released what processes of this node
     /// had locked there, and others may have changed the files since. A home says so, but not one that was
-    /// itself started anew before it was asked: so the processes lose it here, before any home is told.
+    /// itself restarted before it was asked: so the processes lose it here, before any home hears of it.
     pub(crate) async fn end_lost_locks(&self) -> Result<(), Refused> {
         let mut is_done = self.sessions.own_loss.lock().await;
         if *is_done || self.incarnation == 1 || self.me == COORDINATOR {
             return Ok(());
         }
         if timeout(CALL_DEADLINE, self.membership.until_heard()).await.is_err() {
-            let why = "server 0 has not said since this server was started anew who was lost";
+            let why =
+                "server 0 has not said since this server was restarted which servers were lost";
             return Err(Refused::because(libc_errno::EIO, why));
         }
         if let Some(loss) = self.membership.loss_of(self.me)

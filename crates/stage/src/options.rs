@@ -79,7 +79,7 @@ pub struct PackOptions {
 
 impl PackOptions {
     /// Large files stay files of their own.
-    pub(crate) fn lays_beside(&self) -> bool {
+    pub(crate) fn leaves_loose(&self) -> bool {
         !self.is_complete && self.master.is_none()
     }
 }

@@ -6,7 +6,7 @@ use std::ffi::c_void;
 
 use super::table::{Handle, Table};
 
-/// What the library keeps until it is told where the bytes go.
+/// What the library keeps until we say where the bytes go.
 pub(super) struct Descriptor {
     table: &'static Table,
     worker: Handle,

@@ -1,4 +1,4 @@
-//! An operation of UCX that may go on behind the call that started it.
+//! An operation of UCX that may last longer than the call that started it.
 //!
 //! Invariant: an [`Operation`] ends only after the library has let go of its memory. Dropped earlier it closes
 //! its endpoint by force and waits for that, which takes microseconds: then the peer can write no more either.

@@ -1,4 +1,4 @@
-//! What an unfinished upload to a directory has left, damaged by somebody who makes its checksums fit.
+//! What an unfinished upload to a directory has left, damaged in such a way that its checksums fit.
 
 use crc_fast::{CrcAlgorithm, Digest};
 use hayase_tier::posix::journal::parts_in;

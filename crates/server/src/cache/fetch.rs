@@ -240,7 +240,7 @@ impl CacheArea {
                 let failed = fetch.failed.borrow().clone();
                 return Err(failed.unwrap_or_else(|| Refused::new(libc_errno::EIO)));
             }
-            // Whoever reads on finds the next pieces on their way.
+            // A reader that continues finds the next pieces on their way.
             for piece in wanted.start..wanted.end.saturating_add(FETCH_AHEAD) {
                 if let Some(bytes) = fetch.take(piece) {
                     self.fetch_piece(ino, &fetch, piece, bytes);
@@ -250,7 +250,7 @@ impl CacheArea {
         }
     }
 
-    /// A small file that is about to be read: its bytes, now. What stands against it its reader is told.
+    /// A small file that is about to be read: its bytes, now. What stands against it is the answer to its reader.
     pub(crate) async fn fetch_small(self: &Rc<Self>, ino: InodeId) {
         let fetch = self.of(ino).and_then(|cache| cache.active(ino).fetch.borrow().clone());
         if fetch.is_some_and(|fetch| fetch.size <= FETCH_AT_OPEN) {

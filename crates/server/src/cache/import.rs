@@ -187,7 +187,7 @@ impl Node {
     }
 
     /// For a lookup: whether what the name is bound to is what the tier has, or newer. If not, the name
-    /// is free again: look it up anew.
+    /// is free again: look it up again.
     pub(crate) async fn is_as_in_tier(
         self: &Rc<Self>,
         place: &Place,

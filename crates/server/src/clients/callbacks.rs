@@ -73,7 +73,7 @@ impl Clients {
         Ok(locks)
     }
 
-    /// A home is lost: who waits for a lock there waits in vain.
+    /// A home is lost: processes that wait for a lock there wait in vain.
     pub(crate) async fn tell_home_dead(&self, home: ServerId) {
         for mount in self.mounts() {
             if mount.call(&Callback::HomeDead { home }).await.is_none() {
@@ -133,7 +133,7 @@ impl Clients {
     /// program of this node writes.
     pub(crate) fn limit_grants(&self, process: &Process, reply: &mut NodeReply) {
         let limit = |ino: InodeId, grants: &mut Grants| {
-            if !process.mount || self.written_beside.has(ino) {
+            if !process.mount || self.written_by_programs.has(ino) {
                 *grants = Grants::NONE;
             }
         };

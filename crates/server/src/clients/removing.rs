@@ -5,7 +5,7 @@ use std::collections::HashMap;
 
 use hayase_layout::InodeId;
 
-/// In which directories names are being removed, for a kernel that keeps them locked until it is told.
+/// In which directories names are being removed, for a kernel that keeps them locked until it has the answer.
 #[derive(Default)]
 pub(crate) struct RemovingIn(RefCell<HashMap<InodeId, u32>>);
 

@@ -11,7 +11,7 @@
 //! A node may gather: its writes are acknowledged while only its mount has them. Then a read or a look that was
 //! answered may miss one only if its node did not answer (or was lost); each is written in the end, or its node told
 //! EIO for it, and that only if it did not answer while another wrote, or was lost; no write is written over a later
-//! one. The home may be started anew, so may the server of a node. What was handed on lands in two steps, as on a disk.
+//! one. The home may be restarted, so may the server of a node. What was handed on lands in two steps, as on a disk.
 //! Rooms: [`steps`] that can be taken and what is checked after each, [`numbers`] that make no difference, [`runs`] of
 //! some jobs.
 //! Not here: locks and membership, sizes (`tests/sim` has all of them together), kernels with their own rules of opens,
@@ -288,7 +288,7 @@ enum Step {
     Look(u16),
     RestartHome,
     EndGrace,
-    /// The server of a node is started anew; its mount goes on.
+    /// The server of a node is restarted; its mount continues.
     Restart(u16),
     /// A node tells the home what it holds.
     Tell(u16),
@@ -664,7 +664,7 @@ impl State {
             self.late.remove(&of);
         } else if self.in_grace || is_booked {
             let late = self.late.contains(&of);
-            self.event(Event::Reclaimed { node, open, anew: self.in_grace, late });
+            self.event(Event::Reclaimed { node, open, in_grace: self.in_grace, late });
         } else {
             // Until then it is not served.
             let ticket = self.wait(of, Waits::Told);

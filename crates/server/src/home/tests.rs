@@ -204,7 +204,12 @@ fn handed_on() -> Event {
 
 fn reclaimed(node: NodeId, access: Access) -> Event {
     let kind = if node == A { OpenKind::Local } else { OpenKind::Remote };
-    Event::Reclaimed { node, open: Opening { access, kind, number: 1 }, anew: true, late: false }
+    Event::Reclaimed {
+        node,
+        open: Opening { access, kind, number: 1 },
+        in_grace: true,
+        late: false,
+    }
 }
 
 const RECALL_B: Effect = Effect::Recall { node: B, bits: Grants::ALL };
@@ -391,7 +396,7 @@ fn a_home_that_is_started_anew_supposes_that_a_sole_writer_gathers() {
 fn a_home_that_is_started_anew_takes_nothing_of_whom_its_former_life_gave_up() {
     let mut home = Home::after_restart(A);
     let open = Opening { access: WRITE, kind: OpenKind::Remote, number: 1 };
-    home.step(Event::Reclaimed { node: B, open, anew: true, late: true });
+    home.step(Event::Reclaimed { node: B, open, in_grace: true, late: true });
     assert!(!home.takes_gathered(B) && home.gatherer().is_none());
     home.unprobed = false;
     assert!(!home.gather(B), "it has not closed");
@@ -453,7 +458,7 @@ fn who_changes_bytes_waits_for_a_gatherer_that_hangs_and_then_it_is_late() {
 #[test]
 fn a_node_whose_server_is_started_anew_goes_on_gathering() {
     let mut home = gathered_by_b();
-    home.step(Event::Reclaimed { node: B, open: opening(WRITE), anew: false, late: false });
+    home.step(Event::Reclaimed { node: B, open: opening(WRITE), in_grace: false, late: false });
     assert_eq!(home.step(Event::ToldAnew { node: B }), []);
     assert!(home.takes_gathered(B));
     assert_eq!(home.step(look(2, C)), [RECALL_B]);
@@ -462,7 +467,7 @@ fn a_node_whose_server_is_started_anew_goes_on_gathering() {
     assert!(home.takes_gathered(B) && !home.may_gather(B));
     assert_eq!(home.step(handed_on()), [proceed(2, false, false, true)]);
     // Told late, it is not supposed to gather.
-    home.step(Event::Reclaimed { node: B, open: opening(WRITE), anew: false, late: false });
+    home.step(Event::Reclaimed { node: B, open: opening(WRITE), in_grace: false, late: false });
     assert!(!home.takes_gathered(B));
 }
 

@@ -49,7 +49,7 @@ impl MemberTasks {
         Rc::new(Self { me, servers, start_id, rpc, meta, clients, losses: OnceCell::new() })
     }
 
-    /// From now on `losses` is told of them.
+    /// From now on `losses` hears of them.
     pub(crate) fn tell(&self, losses: Rc<dyn Losses>) {
         let first = self.losses.set(losses);
         debug_assert!(first.is_ok(), "set once");
@@ -69,7 +69,7 @@ impl MemberTasks {
         let (wait, nobody_is_due) = self.rpc.membership.next_look();
         let before = Instant::now();
         self.rpc.membership.waits_since.set(Some(before));
-        // A wake may be there as well when a stopped process goes on.
+        // A wake may be there as well when a stopped process continues.
         let is_put_off = tokio::select! {
             biased;
             () = self.rpc.membership.wakes.notified() => false,
@@ -222,7 +222,7 @@ impl MemberTasks {
         gone
     }
 
-    /// As server 0: tells the living servers that have not taken the latest, and notes who has then.
+    /// As server 0: tells the living servers that have not taken the latest, and notes which servers have it then.
     async fn tell_members(self: &Rc<Self>) {
         let members = self.rpc.membership.now.borrow().clone();
         let mut asked = tokio::task::JoinSet::new();

@@ -133,7 +133,7 @@ impl Names {
         let all = async {
             for answer in told {
                 if let Ok(Err(error)) = answer.await {
-                    tracing::debug!(%error, "a node was not told of a name's end");
+                    tracing::debug!(%error, "a node did not hear that a name ended");
                 }
             }
         };

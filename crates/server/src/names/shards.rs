@@ -23,7 +23,7 @@ impl Names {
         self.groups.count() > 1 && begins_kept(dir)
     }
 
-    /// The server that decides about this name, as far as this one knows: [`Self::ask_shard`] is told better.
+    /// The server that decides about this name, as far as this one knows: [`Self::ask_shard`] learns better.
     pub(crate) fn shard_of(&self, parent: InodeId, name: &[u8]) -> ServerId {
         match self.is_known_kept(parent) {
             true => parent.home(),

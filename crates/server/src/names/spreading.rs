@@ -33,7 +33,7 @@ use crate::refusals::{libc_errno, unexpected};
 fn names_at_once(names: &[MovedName]) -> usize {
     let mut bytes = 0;
     let fits = |moved: &&MovedName| {
-        // An inode, a kind and two lengths beside the name, and three bytes for each node.
+        // An inode, a kind and two lengths in addition to the name, and three bytes for each node.
         bytes += moved.name.len() + 24 + 3 * moved.known_by.len();
         bytes <= MOVED_NAMES_BYTES
     };

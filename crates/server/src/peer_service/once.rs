@@ -31,7 +31,7 @@ impl Node {
         }
     }
 
-    /// Whoever asks again takes no link for it: the first answer may have been heard, and a link of that
+    /// A sender that asks again takes no link for it: the first answer may have been heard, and a link of that
     /// name made since counts by itself. What is left of the removal is finished here.
     pub(crate) async fn nothing_left_of(self: &Rc<Self>, answered: PeerReply) -> PeerReply {
         match answered {

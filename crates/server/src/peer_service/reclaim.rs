@@ -74,9 +74,9 @@ impl Node {
         let is_booked =
             |wanted: Access| (booked.read || !wanted.read) && (booked.write || !wanted.write);
         if !self.rpc.grace.is_over() || is_booked(open.access) {
-            let anew = !self.rpc.grace.is_over();
+            let in_grace = !self.rpc.grace.is_over();
             let late = self.homes.late.has(ino, node);
-            self.home_event(ino, Event::Reclaimed { node, open, anew, late });
+            self.home_event(ino, Event::Reclaimed { node, open, in_grace, late });
             return true;
         }
         // Others may have been granted something meanwhile.
@@ -92,7 +92,7 @@ impl Node {
     /// False when another may have held it meanwhile.
     pub(crate) fn reclaim_lock(self: &Rc<Self>, node: NodeId, held: HeldLock) -> bool {
         if held.ticket.is_some() {
-            // Who waits must not overtake who held it before and has not told yet.
+            // A waiting process must not overtake one that held it before and has not reported it yet.
             let this = Rc::clone(self);
             tokio::task::spawn_local(async move {
                 this.rpc.grace.locks_known().await;
@@ -164,7 +164,7 @@ impl Node {
         }
     }
 
-    /// Another server was started anew: it waits to be told what this node holds there, and before that which
+    /// Another server was restarted: it waits to hear what this node holds there, and before that which
     /// links were left there.
     pub(crate) fn returned(
         self: &Rc<Self>,

@@ -2,7 +2,7 @@
 //!
 //! Before all else a node tells an incarnation that it meets for the first time what it holds there
 //! ([`MemberRequest::Reclaim`]); until then it is served nothing that depends on it. So a home that was
-//! started anew learns its opens and locks, and one whose peer was started anew learns which of them
+//! restarted learns its opens and locks, and one whose peer was restarted learns which of them
 //! are over.
 //! Source: `docs/design/001-coherence.md`, "Sessions and restarts".
 
@@ -18,7 +18,7 @@ use crate::keyed_lock::KeyedLock;
 use crate::limits::HOME_IN_USE;
 use crate::locks::LockOwner;
 
-/// No incarnation is called so: who has met this one begins anew with every other.
+/// No incarnation is called so: a server that has met this one begins again with every other.
 pub(super) const NOBODY: u64 = 0;
 
 /// Both directions.
@@ -34,7 +34,7 @@ pub(crate) struct Sessions {
     answered: RefCell<HashMap<ServerId, Instant>>,
     /// Whether processes know what they lost because this node was declared lost.
     pub(super) own_loss: Mutex<bool>,
-    /// What was listed so far by who has not finished.
+    /// What was listed so far by servers that have not finished.
     listed: RefCell<HashMap<ServerId, Listed>>,
 }
 
@@ -59,7 +59,7 @@ impl Sessions {
         }
     }
 
-    /// The start of a server that was told what is held there: another one when it was started anew since.
+    /// The start of a server that has heard what is held there: another one when it was restarted since.
     pub(crate) fn start_of(&self, server: ServerId) -> Option<u64> {
         self.ours.borrow().get(&server).copied().filter(|start| *start != NOBODY)
     }

@@ -138,7 +138,7 @@ impl Finish<'_> {
         })
     }
 
-    /// Directories whose attributes only their marks tell, each asked; those that can not be are told.
+    /// Directories whose attributes only their marks have, each asked for; those that can not be read are reported.
     fn told_directories(&self, listed: &[Item]) -> Vec<Item> {
         let told = Mutex::new(Vec::with_capacity(listed.len()));
         self.for_each_directory(listed, |directory| {
@@ -149,7 +149,7 @@ impl Finish<'_> {
         told.into_inner().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Does something for each of them, several at a time; failures are told.
+    /// Does something for each of them, several at a time; failures are reported.
     fn for_each_directory(
         &self,
         directories: &[Item],
@@ -205,7 +205,7 @@ pub(super) fn remove_leftovers(
     options: &Options,
     summary: &mut Summary,
 ) -> Result<(), PackError> {
-    let Some(packs) = options.packs.as_ref().filter(|packs| packs.lays_beside()) else {
+    let Some(packs) = options.packs.as_ref().filter(|packs| packs.leaves_loose()) else {
         return Ok(());
     };
     let Some(oldest) = set.oldest_of_writers()? else { return Ok(()) };

@@ -10,7 +10,7 @@ use crate::limits::{BESIDE_KEPT, BESIDE_SWEEP_STEP};
 
 /// Files that programs have open for writing, or had a moment ago.
 #[derive(Default)]
-pub(crate) struct WrittenBeside {
+pub(crate) struct WrittenByPrograms {
     files: RefCell<HashMap<InodeId, Writers>>,
     sweep_at: Cell<usize>,
 }
@@ -28,7 +28,7 @@ impl Writers {
     }
 }
 
-impl WrittenBeside {
+impl WrittenByPrograms {
     pub(crate) fn begin(&self, ino: InodeId) {
         let mut files = self.files.borrow_mut();
         if files.len() >= self.sweep_at.get().max(BESIDE_SWEEP_STEP) {
@@ -56,7 +56,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_file_counts_as_written_for_a_while_after_its_last_writer() {
-        let (files, ino) = (WrittenBeside::default(), InodeId(7));
+        let (files, ino) = (WrittenByPrograms::default(), InodeId(7));
         assert!(!files.has(ino));
         files.begin(ino);
         files.begin(ino);
@@ -71,7 +71,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn what_is_over_is_forgotten() {
-        let files = WrittenBeside::default();
+        let files = WrittenByPrograms::default();
         for ino in 0..10 * BESIDE_SWEEP_STEP as u64 {
             files.begin(InodeId(ino));
             files.end(InodeId(ino));
