@@ -89,7 +89,9 @@ demo_killed() {
   fi
   compare killed "$what" "$stock" "$found" files none "straight to it"
   if [ "$arrived" -lt $total ]; then
-    check killed "$arrived files had arrived at the kill, \`hayase resume\` brought the others in $resumed s"
+    local files=files
+    [ "$arrived" != 1 ] || files=file
+    check killed "$arrived $files had arrived at the kill, \`hayase resume\` brought the others in $resumed s"
   else
     say "  this machine was too busy: everything had drained before the kill, and \`hayase resume\` had nothing to bring"
   fi
